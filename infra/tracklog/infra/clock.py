@@ -62,7 +62,7 @@ class ManualClock:
             return self._elapsed_us / 1_000_000
 
     def advance(self, seconds: float) -> None:
-        """Moves time forward. Raises ValueError when `seconds` is negative: monotonic time never goes back."""
+        """Moves time forward. Raises ValueError below zero: monotonic time never goes back."""
         if seconds < 0:
             raise ValueError(
                 f"time cannot go back by {-seconds} s; use jump_wall() for a wall clock that does"

@@ -1,0 +1,352 @@
+"""The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
+
+Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
+bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from tracklog.infra.settings_secrets import public_value, without_password
+from tracklog.schemas import limits
+from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
+
+HOME_DEFAULT: Final = ".tracklog"
+LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:")
+BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
+
+KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "it comes from `log.url`",
+    "metadata.broker.list": "it comes from `log.url`",
+    "delivery.timeout.ms": "set `writer.delivery_timeout_s`",
+    "message.timeout.ms": "set `writer.delivery_timeout_s`",
+    "message.max.bytes": "set `topics.max_message_bytes`",
+    "queue.buffering.max.messages": "set `writer.queue_records_max`",
+    "acks": "an acknowledgement by fewer replicas is no barrier",
+    "request.required.acks": "an acknowledgement by fewer replicas is no barrier",
+    "enable.idempotence": "without it a retry can overtake what it repeats",
+    "partitioner": "another partitioner would split a trajectory over two partitions",
+    "transactional.id": "nothing of Tracklog's uses transactions",
+    "isolation.level": "readers see committed records only",
+    "auto.offset.reset": "every assignment sets its offset",
+    "enable.auto.commit": "state and position are stored together, never apart",
+    "enable.auto.offset.store": "state and position are stored together, never apart",
+    "allow.auto.create.topics": "topics are created by `tracklog topics apply` and checked",
+    "group.id": "it is made from `prefix`",
+}
+"""Client options that carry a guarantee or have a setting of their own: refused in `[kafka]`, and why."""
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A group of settings for one concern."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class LogSettings(Section):
+    """Where the log is."""
+
+    url: str = f"sqlite:{HOME_DEFAULT}/log.db"
+    """Address of the log: `sqlite:PATH` (one machine, a local disk), `kafka://HOST:PORT[,HOST:PORT]` or
+    `memory:` (tests). Default: a file under `home`, so that a bare install runs with no service. Passwords
+    do not belong here but under `[kafka]`."""
+    connect_timeout_s: Positive = 10.0
+    """Seconds until an absent log is an error that names its address. Long enough for a broker's start of
+    a few seconds, short enough for a person who mistyped a port. Cannot be switched off."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        if not url.startswith(LOG_SCHEMES):
+            raise ValueError(
+                f"{without_password(url)!r} is no log address; use sqlite:PATH, kafka://HOST:PORT or memory:"
+            )
+        if url.startswith("kafka://") and "@" in url:
+            raise ValueError(
+                "a log address carries no user or password; set sasl.username and sasl.password in [kafka]"
+            )
+        return url
+
+
+class KafkaSettings(Section):
+    """Options handed to the Kafka client as they are, for SASL, TLS and tuning."""
+
+    options: Mapping[str, SecretStr] = Field(default_factory=dict)
+    """Client options by their librdkafka names, e.g. `security.protocol`, `sasl.mechanism`,
+    `sasl.username`, `sasl.password`, `ssl.ca.location`, `linger.ms`. Default: none. Options on which a
+    guarantee rests are refused, with the reason. In a file: the table `[kafka]`; in the environment:
+    `TRACKLOG_KAFKA_SASL_MECHANISM` for `sasl.mechanism`. Remove an option to go back to Tracklog's own
+    choice."""
+
+    @field_validator("options")
+    @classmethod
+    def _no_guarantee_undone(cls, options: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name in options:
+            if name in KAFKA_OPTIONS_FIXED:
+                raise ValueError(f"{name} cannot be set here: {KAFKA_OPTIONS_FIXED[name]}")
+        return options
+
+    def client_options(self) -> dict[str, str]:
+        """The options in plain text, for the client alone. Never print them."""
+        return {name: value.get_secret_value() for name, value in self.options.items()}
+
+
+class RedisSettings(Section):
+    """The projection store. Everything in it can be rebuilt from the log."""
+
+    url: SecretStr = SecretStr("embedded")
+    """`embedded` (the default: a server of our own under `home`, so that a bare install needs no service),
+    `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, `rediss://...` for TLS or `unix://PATH`. Kept as a secret,
+    because it may hold a password."""
+    timeout_s: Positive = 10.0
+    """Seconds until a server that does not answer is an error. Bounds connecting and each command. Cannot
+    be switched off."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, url: SecretStr) -> SecretStr:
+        text = url.get_secret_value()
+        if text != "embedded" and not text.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("the address must be `embedded` or start with redis://, rediss:// or unix://")
+        return url
+
+    @property
+    def address(self) -> str:
+        """The address without its password, fit for messages."""
+        return without_password(self.url.get_secret_value())
+
+
+class BlobSettings(Section):
+    """The blob store: bodies too large for an event, prompt templates, tool schemas."""
+
+    url: str = f"{HOME_DEFAULT}/blobs"
+    """A directory (`PATH` or `file:///PATH`), `s3://BUCKET[/PREFIX]`, `gs://BUCKET[/PREFIX]` or
+    `memory://` (tests). Default: a directory under `home`. Credentials come from `blobs.options` or from
+    where the cloud's own tools find them."""
+    options: Mapping[str, SecretStr] = Field(default_factory=dict)
+    """Options of the object store by their obstore names, e.g. `region`, `endpoint`, `access_key_id`,
+    `secret_access_key`, `allow_http`. Default: none. Unused by a directory."""
+    timeout_s: Positive = 60.0
+    """Seconds one request to an object store may take, retries included. An event waits for its bodies, so
+    a store that hangs must become an error. Unused by a directory. Cannot be switched off."""
+    body_inline_bytes_max: Annotated[int, Field(ge=0, le=limits.EVENT_BYTES_MAX)] = (
+        limits.BODY_INLINE_BYTES_MAX
+    )
+    """Bytes up to which a body stays inside its event; a larger one goes to the blob store before the
+    event that names it. Default 64 KiB: a fold reads few stores, and batches stay small. 0 stores every
+    body outside."""
+
+    @field_validator("url")
+    @classmethod
+    def _known_scheme(cls, url: str) -> str:
+        if not url or ("://" in url and not url.startswith(BLOB_SCHEMES)):
+            raise ValueError(
+                f"{url!r} is no blob store; use a directory, file:///, s3://, gs:// or memory://"
+            )
+        if "@" in urlsplit(url).netloc:
+            raise ValueError("a blob address carries no user or password; set them in [blobs.options]")
+        return url
+
+    def store_options(self) -> dict[str, str]:
+        """The options in plain text, for the store alone. Never print them."""
+        return {name: value.get_secret_value() for name, value in self.options.items()}
+
+
+class TopicSettings(Section):
+    """The four topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
+
+    partitions: Annotated[int, Field(ge=1, le=limits.PARTITIONS_MAX)] = limits.PARTITIONS_DEFAULT
+    """Partitions of each topic; all four have the same count, fixed for life, because a key's partition
+    depends on it. Bounds how many processes share the work. Default 12: divides evenly among 1, 2, 3, 4, 6
+    and 12."""
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] = 3
+    """Copies of each partition. Default 3 on `kafka://`, so that one broker can fail and one be in repair;
+    1 on `sqlite:` and `memory:`, which have one copy. Set 1 for a broker alone on a laptop."""
+    min_insync_replicas: Annotated[int, Field(ge=1, le=32767)] = 2
+    """Copies that must hold a record before it counts as written; with fewer, writing stops and no effect
+    starts. Default 2 on `kafka://`, else 1. With 1 the topics are created with `flush.messages=1`, so that
+    the barrier is the disk."""
+    max_message_bytes: Annotated[int, Field(ge=limits.EVENT_BYTES_MAX, le=1024 * 1024 * 1024)] = (
+        limits.MESSAGE_BYTES_MAX
+    )
+    """Bytes of the largest record a topic takes, headers and framing included. Default 1 MiB, which
+    brokers accept unasked; cannot be less than the largest event."""
+
+    @model_validator(mode="after")
+    def _enough_replicas(self) -> Self:
+        if self.min_insync_replicas > self.replication_factor:
+            raise ValueError(
+                f"min_insync_replicas={self.min_insync_replicas} can never be met with"
+                f" replication_factor={self.replication_factor}"
+            )
+        return self
+
+
+class WriterSettings(Section):
+    """Writing events: how long to wait, how much to queue, how durable."""
+
+    barrier: Literal["strongest", "replicated", "fsync"] = "strongest"
+    """What a barrier waits for. `replicated`: in the memory of at least two replicas; `fsync`: on the disk
+    of every acknowledging one; `strongest` (default): the most the topic gives. Asking for more than the
+    topic gives is an error, never a weaker barrier in silence."""
+    delivery_timeout_s: Positive = 300.0
+    """Seconds until a record without a delivery report counts as unknown (not as failed). Default five
+    minutes: longer than a leader election, so that few appends end unknown. Cannot be switched off."""
+    reconcile_timeout_s: Positive = 60.0
+    """Seconds spent finding out what became of an unknown append, before the error `Undecided`. Cannot be
+    switched off."""
+    queue_records_max: Count = 100_000
+    """Records waiting in the producer of one process. Above it, appends wait (back-pressure) instead of
+    filling memory. Default 100,000: 60 MB of 600-byte events."""
+    pipelined_events_max: Count = 1024
+    """Events one trajectory may have under way without a delivery report. Bounds what is written again
+    after a lost record. 1 waits for each event."""
+
+
+class LoopSettings(Section):
+    """The partition loop under every worker, dispatcher, router, processor and exporter."""
+
+    batch_records_max: Count = 2000
+    """Records folded and stored in one step. Larger batches cost fewer store round trips, and repeat more
+    after a crash (harmlessly)."""
+    batch_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
+    """Seconds to wait for a batch to fill once it has a record. 0 stores what is there at once."""
+    poll_timeout_s: Positive = 0.5
+    """Seconds one poll of the log waits when nothing comes. Bounds how late the loop hears of a stop."""
+    stall_timeout_s: Positive = 120.0
+    """Seconds without progress, while there are records to read, after which the process reports itself as
+    not alive. Liveness follows progress, not whether a broker can be reached. Set it very high to be
+    restarted by nobody."""
+
+
+class ProjectionSettings(Section):
+    """The views in Redis: how much of each trajectory they keep."""
+
+    warm_log_events_max: Annotated[int, Field(ge=0)] = 10_000
+    """Events of one trajectory kept in Redis (the newest), so that `tracklog show` need not scan a
+    partition. 0 keeps none; the log has them all."""
+    warm_log_bytes_max: Annotated[int, Field(ge=0)] = 16 * 1024 * 1024
+    """Bytes of encoded events of one trajectory kept in Redis (the newest). Default 16 MiB. 0 keeps none."""
+    warm_log_age_s: Positive = 7 * 24 * 3600.0
+    """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
+    and the indexes stay."""
+    trajectories_cached_max: Count = 20_000
+    """States that one projection process holds in memory; the least recently used leave and are read back
+    from Redis. Default 20,000: keeps a process under 300 MB."""
+
+
+class RegistrySettings(Section):
+    """A schema registry that speaks the Confluent API. Optional: schemas ship inside the package."""
+
+    url: str = ""
+    """Base address, e.g. `http://HOST:PORT/apis/ccompat/v7`. Default: empty, no registry, and events are
+    framed so that none is needed. Readers accept both framings whatever is set here."""
+    framing: Literal["auto", "confluent", "single-object"] = "auto"
+    """How event bytes begin. `confluent`: a zero byte and the registry's schema id; `single-object`: `C3
+    01` and the schema's fingerprint; `auto` (default): `confluent` when a registry is set. Hashes are the
+    same under both."""
+    username: str = ""
+    """User for the registry's basic authentication. Default: empty, none."""
+    password: SecretStr = SecretStr("")
+    """Its password. Default: empty. A secret."""
+    timeout_s: Positive = 10.0
+    """Seconds one request to the registry may take. Cannot be switched off."""
+
+    @model_validator(mode="after")
+    def _registry_given(self) -> Self:
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(
+                f"{without_password(self.url)!r} is no registry; use http://HOST:PORT/PATH or https://"
+            )
+        if "@" in urlsplit(self.url).netloc:
+            raise ValueError(
+                "a registry address carries no user or password; set registry.username and .password"
+            )
+        if self.framing == "confluent" and not self.url:
+            raise ValueError("framing `confluent` needs registry.url: its ids are the registry's")
+        return self
+
+    @property
+    def framing_used(self) -> Literal["confluent", "single-object"]:
+        if self.framing == "auto":
+            return "confluent" if self.url else "single-object"
+        return self.framing
+
+
+class Settings(Section):
+    """All settings of one process. Build it with `load_settings`, or from parts in code."""
+
+    prefix: str = "tracklog"
+    """Starts the names of topics, consumer groups and Redis keys, and so of ACLs: two installations with
+    different prefixes share a cluster."""
+    tenant: Annotated[str, Field(min_length=1, max_length=limits.TEXT_FIELD_CHARS_MAX)] = "default"
+    """The tenant that new trajectories belong to when nothing else says so."""
+    home: Annotated[str, Field(min_length=1)] = HOME_DEFAULT
+    """Directory for everything local: the embedded log, blobs, Redis, the local stack. Default `.tracklog`
+    in the current directory. Removing it removes all local data."""
+    log: LogSettings = LogSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    redis: RedisSettings = RedisSettings()
+    blobs: BlobSettings = BlobSettings()
+    topics: TopicSettings = TopicSettings()
+    writer: WriterSettings = WriterSettings()
+    loop: LoopSettings = LoopSettings()
+    projection: ProjectionSettings = ProjectionSettings()
+    registry: RegistrySettings = RegistrySettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_that_follow(cls, given: Any) -> Any:
+        """Fills what depends on another setting: local paths on `home`, replication on the kind of log."""
+        if not isinstance(given, Mapping):
+            return given
+        filled = dict(given)
+        home = filled.get("home", HOME_DEFAULT)
+        _fill(filled, "log", url=f"sqlite:{home}/log.db")
+        _fill(filled, "blobs", url=f"{home}/blobs")
+        log = filled["log"]
+        log_url = log.url if isinstance(log, LogSettings) else log["url"] if isinstance(log, Mapping) else ""
+        if not str(log_url).startswith("kafka://"):
+            _fill(filled, "topics", replication_factor=1, min_insync_replicas=1)
+        return filled
+
+    @field_validator("prefix")
+    @classmethod
+    def _usable_prefix(cls, prefix: str) -> str:
+        return Topics(prefix).prefix
+
+    @property
+    def topic_names(self) -> Topics:
+        return Topics(self.prefix)
+
+    def topic_specs(self) -> tuple[TopicSpec, ...]:
+        """The four topics as they should be."""
+        return topic_specs(self.topic_names, **self.topics.model_dump())
+
+    def public(self) -> dict[str, Any]:
+        """Everything, as plain values fit for printing: secrets and passwords in addresses are masked."""
+        shown: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            shown[name] = _public_section(value) if isinstance(value, Section) else value
+        shown["redis"]["url"] = self.redis.address
+        return shown
+
+
+def _fill(given: dict[str, Any], section: str, **defaults: object) -> None:
+    """Sets what the section leaves out; a section given as an object is complete and stays as it is."""
+    values = given.get(section, {})
+    if isinstance(values, Mapping):
+        given[section] = {**defaults, **values}
+
+
+def _public_section(section: Section) -> dict[str, Any]:
+    return {name: public_value(name, getattr(section, name)) for name in type(section).model_fields}

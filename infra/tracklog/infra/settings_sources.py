@@ -1,0 +1,143 @@
+"""Where settings come from: a TOML file, the environment, flags. Each value knows who gave it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tracklog.infra.settings_sections import Section, Settings
+from tracklog.schemas.errors import SettingsError
+
+ENV_PREFIX: Final = "TRACKLOG_"
+CONFIG_ENV: Final = "TRACKLOG_CONFIG"
+CONFIG_NAME: Final = "tracklog.toml"
+CONFIG_BYTES_MAX: Final = 1024 * 1024
+
+_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|TEST_.*)\Z")
+_SERVICE_LINK = re.compile(
+    r"TRACKLOG_(\w*[^_]_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)\Z"
+)
+"""Kubernetes puts these into every pod of a namespace that has a Service called `tracklog...`."""
+
+_OPEN_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka": ("kafka", "options"),
+    "blobs.options": ("blobs", "options"),
+}
+"""Tables whose keys belong to a client library; nested TOML tables in them are dotted names."""
+
+
+class Given(NamedTuple):
+    """One value as somebody gave it: its place in `Settings`, and the words that name it to that person."""
+
+    path: tuple[str, ...]
+    value: object
+    source: str
+
+
+def from_file(path: Path) -> list[Given]:
+    """Reads a TOML file. Raises SettingsError when it cannot be read, is not TOML or has an unknown key."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
+        if len(data) > CONFIG_BYTES_MAX:
+            raise SettingsError(f"{path}: settings file is larger than {CONFIG_BYTES_MAX} bytes")
+        tree = tomllib.loads(data.decode("utf-8"))
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot read settings file: {error.strerror}",
+            hint=f"unset {CONFIG_ENV} or name another file",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
+    return [_placed(dotted, value, f"{path}: {dotted}", dotted) for dotted, value in _leaves(tree, "")]
+
+
+def from_environ(environ: Mapping[str, str]) -> list[Given]:
+    """Reads `TRACKLOG_*`. Raises SettingsError on a name that is no setting: no typo passes unseen."""
+    names = sorted(name for name in environ if name.startswith(ENV_PREFIX))
+    wanted = [name for name in names if not _NOT_SETTINGS.match(name) and not _SERVICE_LINK.match(name)]
+    return [_placed(_dotted_of_env(name), environ[name], name, name) for name in wanted]
+
+
+def from_flags(flags: Mapping[str, object]) -> list[Given]:
+    """Reads flags by dotted name (`log`, `writer.barrier`); None means that the flag was not used."""
+    return [_placed(name, value, f"--{name}", name) for name, value in flags.items() if value is not None]
+
+
+def known_names() -> list[str]:
+    """Every setting by its dotted name, sorted; a section with a `url` is also known by its own name."""
+    return sorted(set(_schema_names()))
+
+
+def env_name(dotted: str) -> str:
+    """The environment variable of a setting: `TRACKLOG_WRITER__BARRIER`; `TRACKLOG_LOG` for `log.url`."""
+    short = dotted.removesuffix(".url")
+    return ENV_PREFIX + short.replace(".", "__").upper()
+
+
+def _schema_names() -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if not (isinstance(section, type) and issubclass(section, Section)):
+            yield name
+            continue
+        yield from (f"{name}.{inner}" for inner in section.model_fields)
+        if "url" in section.model_fields:
+            yield name
+
+
+def _dotted_of_env(name: str) -> str:
+    rest = name.removeprefix(ENV_PREFIX)
+    if rest.startswith("KAFKA_"):
+        return "kafka." + rest.removeprefix("KAFKA_").strip("_").lower().replace("_", ".")
+    return rest.lower().replace("__", ".")
+
+
+def _leaves(tree: Mapping[str, Any], before: str) -> Iterator[tuple[str, object]]:
+    for key, value in tree.items():
+        dotted = f"{before}.{key}" if before else key
+        if isinstance(value, Mapping):
+            yield from _leaves(value, dotted)
+        else:
+            yield dotted, value
+
+
+def _placed(dotted: str, value: object, source: str, shown: str) -> Given:
+    """Finds the place of a name. Raises SettingsError naming the nearest known one when there is none."""
+    for table, path in _OPEN_TABLES.items():
+        if dotted.startswith(f"{table}.") and len(dotted) > len(table) + 1:
+            return Given((*path, dotted[len(table) + 1 :]), _as_option(value, source), source)
+    if dotted not in known_names() or dotted in ("kafka.options", "blobs.options"):
+        raise SettingsError(f"{source}: unknown setting {shown}", hint=_nearest(dotted, shown))
+    path = tuple(dotted.split("."))
+    if f"{dotted}.url" in known_names():
+        path = (*path, "url")
+    return Given(path, value, source)
+
+
+def _as_option(value: object, source: str) -> str:
+    """Client libraries take strings; TOML also has numbers and booleans."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise SettingsError(
+        f"{source}: a client option is a string, a number or a boolean, not {type(value).__name__}"
+    )
+
+
+def _nearest(dotted: str, shown: str) -> str:
+    names = known_names()
+    close = difflib.get_close_matches(dotted, names, n=1, cutoff=0.5)
+    if not close:
+        tails = {name.rpartition(".")[2]: name for name in names}
+        close = [tails[tail] for tail in difflib.get_close_matches(dotted.rpartition(".")[2], tails, n=1)]
+    if not close:
+        return "all settings are in docs/settings.md"
+    return f"did you mean {env_name(close[0]) if shown.startswith(ENV_PREFIX) else close[0]}?"
