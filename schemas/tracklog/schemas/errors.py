@@ -1,0 +1,185 @@
+"""Every error of the library, in one tree.
+
+    TracklogError
+    +-- InputError                what was given is wrong; fix it and call again       exit 2
+    |   +-- InvalidEvent
+    |   +-- InvalidTrajectoryId
+    |   +-- SettingsError
+    |   +-- ImportSourceError     a recorded run that cannot be read (file and line)
+    |   +-- RangeError            an offset range that makes no sense
+    +-- LogError                  the log or a topic on it                             exit 3
+    |   +-- LogUnavailable        nobody answered within the bound
+    |   +-- LogFormatError        the file is newer than this program, or not a log
+    |   +-- TopicMissing
+    |   +-- TopicMismatch         a topic whose settings break a guarantee
+    |   +-- OffsetTrimmed         the position asked for is no longer (or not yet) kept
+    |   +-- ClientFatal           the client library gave up; the process must end     exit 70
+    |   +-- AppendError           one append did not end well; see `definite`
+    |       +-- RecordTooLarge    definite
+    |       +-- LogQueueFull      definite: back-pressure, try again
+    |       +-- AppendRefused     definite: the log said no (read-only, disk full, not authorised)
+    |       +-- AppendUnknown     NOT definite: the record may be in the log              exit 4
+    +-- WriterError               writing one trajectory                               exit 5
+    |   +-- Fenced                another owner has claimed the trajectory
+    |   +-- ClaimLost             somebody else's claim was accepted first
+    |   +-- TrajectoryEnded       nothing may follow TaskEnded
+    |   +-- TrajectoryFaulty      the accepted history holds a fault; it is parked
+    |   +-- Undecided             the bound ran out before the log decided; NOT definite  exit 4
+    |   +-- BarrierTooWeak        more durability was asked for than the topic gives
+    +-- RecordError               bytes read from a topic
+    |   +-- ForeignRecord         not ours: quarantined
+    |   +-- UnknownSchema         ours, but of a type or version not known here: kept
+    |   +-- TamperedRecord        does not decode to what its hash says
+    +-- BlobError                 the blob store                                       exit 3
+    |   +-- BlobMissing
+    |   +-- BlobAltered           the bytes do not have the hash they are named by
+    +-- StoreError                the projection store (Redis)                         exit 3
+    |   +-- StoreUnavailable
+    |   +-- StoreUnsafe           evicts keys, or another setting that loses data
+    |   +-- StoreConflict         the stored position moved under the writer
+    +-- StackError                the local stack could not be started                 exit 3
+
+`definite` answers one question about a write: did it surely not happen? True means it did not; False
+means nobody knows yet, so it must be looked up or appended again with the same bytes, never with new ones.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TracklogError(Exception):
+    """Base of all. `hint` is the way out, in words a person can act on."""
+
+    exit_code: ClassVar[int] = 1
+    definite: ClassVar[bool] = True
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InputError(TracklogError, ValueError):
+    exit_code = 2
+
+
+class InvalidEvent(InputError): ...
+
+
+class InvalidTrajectoryId(InputError): ...
+
+
+class SettingsError(InputError): ...
+
+
+class ImportSourceError(InputError): ...
+
+
+class RangeError(InputError): ...
+
+
+class LogError(TracklogError):
+    exit_code = 3
+
+
+class LogUnavailable(LogError): ...
+
+
+class LogFormatError(LogError): ...
+
+
+class TopicMissing(LogError): ...
+
+
+class TopicMismatch(LogError): ...
+
+
+class OffsetTrimmed(LogError): ...
+
+
+class ClientFatal(LogError):
+    exit_code = 70
+
+
+class AppendError(LogError): ...
+
+
+class RecordTooLarge(AppendError): ...
+
+
+class LogQueueFull(AppendError): ...
+
+
+class AppendRefused(AppendError): ...
+
+
+class AppendUnknown(AppendError):
+    definite = False
+    exit_code = 4
+
+
+class WriterError(TracklogError):
+    exit_code = 5
+
+
+class Fenced(WriterError): ...
+
+
+class ClaimLost(WriterError): ...
+
+
+class TrajectoryEnded(WriterError): ...
+
+
+class TrajectoryFaulty(WriterError): ...
+
+
+class Undecided(WriterError):
+    definite = False
+    exit_code = 4
+
+
+class BarrierTooWeak(WriterError): ...
+
+
+class RecordError(TracklogError): ...
+
+
+class ForeignRecord(RecordError): ...
+
+
+class UnknownSchema(RecordError): ...
+
+
+class TamperedRecord(RecordError): ...
+
+
+class BlobError(TracklogError):
+    exit_code = 3
+
+
+class BlobMissing(BlobError): ...
+
+
+class BlobAltered(BlobError): ...
+
+
+class StoreError(TracklogError):
+    exit_code = 3
+
+
+class StoreUnavailable(StoreError): ...
+
+
+class StoreUnsafe(StoreError): ...
+
+
+class StoreConflict(StoreError): ...
+
+
+class StackError(TracklogError):
+    exit_code = 3
