@@ -17,6 +17,7 @@ from tracklog.infra.settings import env_name
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Section, Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+KINDS = {"str": "text", "int": "whole number", "float": "number"}
 HEAD = """\
 # Settings
 
@@ -46,7 +47,7 @@ sasl.mechanism = "SCRAM-SHA-512"
 An unknown name is an error that names it, where it was given, and the nearest known one. Times are in
 seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong in the environment;
 `tracklog doctor` prints all settings with secrets masked. `TRACKLOG_TEST_*` is for the test suite, and the
-variables that Kubernetes sets for a Service called `tracklog...` (`TRACKLOG_REDIS_PORT=tcp://...`) are ignored.
+variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are ignored.
 """
 
 
@@ -69,7 +70,8 @@ def _section(title: str, section: type[Section], before: str) -> Iterator[str]:
     for name, field in section.model_fields.items():
         if name in docs:
             yield f"### `{before}{name}`\n"
-            yield f"`{_env(before + name)}`, {_kind(field.annotation)}, default {_default(field.get_default())}\n"
+            kind, default = _kind(field.annotation), _default(field.get_default())
+            yield f"`{_env(before + name)}`, {kind}, default {default}\n"
             yield f"{docs[name]}\n"
 
 
@@ -114,7 +116,7 @@ def _kind(annotation: object) -> str:
     choices = getattr(annotation, "__args__", ())
     if choices and not isinstance(annotation, UnionType):
         return "one of " + ", ".join(f"`{choice}`" for choice in choices)
-    return {str: "text", int: "whole number", float: "number"}.get(annotation, str(annotation))  # type: ignore[call-overload,no-any-return]
+    return KINDS[str(getattr(annotation, "__name__", annotation))]
 
 
 def _default(value: object) -> str:

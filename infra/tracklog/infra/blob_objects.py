@@ -1,0 +1,119 @@
+"""Blobs in S3, GCS or memory. The only module that imports `obstore`, once such a store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tracklog.schemas.errors import BlobAltered, BlobError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+RETRIES_MAX: Final = 3
+_CLIENT_OPTIONS: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "root_certificate",
+        "user_agent",
+    }
+)
+"""Options of the HTTP client. Among the store's own options they make obstore 0.12 panic."""
+
+
+class BlobObjects:
+    """S3, GCS or memory, by obstore. A put is durable when the service has answered."""
+
+    def __init__(self, url: str, options: Mapping[str, str], timeout_s: float) -> None:
+        self._url = url
+        self._store = _object_store(url, options, timeout_s)
+
+    def read(self, key: str, bytes_max: int) -> bytes | None:
+        from obstore import exceptions, get
+
+        try:
+            answer = get(self._store, key)
+            if answer.meta["size"] > bytes_max:
+                raise BlobAltered(f"blob {key} in {self._url} is larger than any blob can be")
+            return bytes(answer.bytes())
+        except FileNotFoundError:
+            return None
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("read", key, error) from error
+
+    def write(self, key: str, data: bytes, media_type: str) -> None:
+        from obstore import exceptions, put
+
+        attributes = {"Content-Type": media_type} if media_type else None
+        try:
+            put(self._store, key, data, attributes=attributes, mode="create", use_multipart=False)
+        except exceptions.AlreadyExistsError:
+            return
+        except exceptions.NotSupportedError:
+            # A store without conditional writes: writing the same bytes over themselves does no harm.
+            self._overwrite(key, data, attributes)
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("write", key, error) from error
+
+    def has(self, key: str) -> bool:
+        from obstore import exceptions, head
+
+        try:
+            head(self._store, key)
+        except FileNotFoundError:
+            return False
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("read", key, error) from error
+        return True
+
+    def _overwrite(self, key: str, data: bytes, attributes: dict[str, str] | None) -> None:
+        from obstore import exceptions, put
+
+        try:
+            put(self._store, key, data, attributes=attributes, mode="overwrite", use_multipart=False)
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("write", key, error) from error
+
+    def _error(self, verb: str, key: str, error: Exception) -> BlobError:
+        return BlobError(
+            f"cannot {verb} blob {key} in {self._url}: {_first_line(error)}",
+            hint="check the address, [blobs.options] and the credentials",
+        )
+
+
+def _object_store(url: str, options: Mapping[str, str], timeout_s: float) -> ObjectStore:
+    """A try and its retries share the bound: at worst a last try begins when the time for retries is over."""
+    from obstore import exceptions
+    from obstore.store import MemoryStore, from_url
+
+    if url.startswith("memory://"):
+        return MemoryStore()
+    half = timedelta(seconds=timeout_s / 2)
+    client: dict[str, object] = {"timeout": half}
+    client |= {name: value for name, value in options.items() if name in _CLIENT_OPTIONS}
+    config = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
+    retry: dict[str, object] = {"max_retries": RETRIES_MAX, "retry_timeout": half}
+    try:
+        return from_url(
+            url, config=cast(Any, config), client_options=cast(Any, client), retry_config=cast(Any, retry)
+        )
+    except (exceptions.BaseError, OSError, ValueError) as error:
+        raise BlobError(
+            f"cannot open blob store {url}: {_first_line(error)}",
+            hint="use a directory, file:///PATH, s3://, gs:// or memory://, and check [blobs.options]",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """obstore adds pages of debug output, which may quote options."""
+    return str(error).partition("\n")[0].strip()
