@@ -49,8 +49,15 @@ def test_what_was_put_comes_back_under_its_sha256(store: BlobStore, data: bytes)
     assert store.has(digest)
 
 
-def test_a_second_put_of_the_same_content_is_the_same_blob(store: BlobStore) -> None:
-    assert store.put(b"same") == store.put(b"same")
+def test_a_second_put_of_the_same_content_is_the_same_blob(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs_module, "RECENT_PUTS_MAX", 0)
+
+    first, second = store.put(b"same"), store.put(b"same")
+
+    assert first == second
+    assert store.get(first) == b"same"
 
 
 def test_a_blob_never_put_is_missing_by_name(store: BlobStore) -> None:

@@ -1,0 +1,81 @@
+# Everything a person or CI does here. Each target works from a fresh clone with Python 3.11 or newer;
+# what needs Kafka also needs Java 17+ and Maven, or Docker.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.tracklog-installed
+ROOTS := schemas infra producers processors consumers
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
+
+.PHONY: help setup demo demo-kafka test test-faults check docs bench stack-up stack-down fmt constraints
+
+help: ## Lists the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
+		awk -F ' ## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## Makes .venv with Tracklog, every extra and the tools; nothing to do when it is up to date.
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; none found. Say which: make setup PYTHON=..."; exit 1; }
+	@echo "== installing Tracklog, all extras and tools into $(VENV) (about a minute)"
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+demo: setup ## Imports recorded runs into a local log, folds, shows, verifies and replays them. No service needed.
+	@echo "== demo on the embedded log"
+	$(VENV)/bin/tracklog demo
+
+demo-kafka: setup ## The same on Apache Kafka and Redis, which it starts.
+	@echo "== demo on Apache Kafka and Redis"
+	$(VENV)/bin/tracklog demo --kafka
+
+test: setup ## All tests but the slow ones that kill processes; starts the services it needs.
+	@echo "== tests"
+	$(PY) -m pytest -m 'not faults'
+
+test-faults: setup ## Tests that kill and freeze real processes.
+	@echo "== fault tests"
+	$(PY) -m pytest -m faults
+
+check: setup ## Format, lint, types, import rules, and that docs and tree are in order.
+	@echo "== format and lint"
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	@echo "== types"
+	$(PY) -m mypy $(call with_python,$(ROOTS) tests scripts benchmarks examples)
+	@echo "== imports go one way"
+	$(VENV)/bin/lint-imports --no-cache
+	@echo "== docs are current, the tree is tidy"
+	$(PY) scripts/settings_doc.py --check
+	$(PY) -m pytest -q tests/tidy tests/docs
+
+docs: setup ## Writes the generated pages anew.
+	@echo "== generated docs"
+	$(PY) scripts/settings_doc.py
+
+bench: setup ## Measures against the raw client and disk in the same run.
+	@echo "== benchmarks"
+	$(PY) -m benchmarks
+
+stack-up: setup ## Starts the local stack: Kafka and Valkey or Redis.
+	@echo "== local stack"
+	$(VENV)/bin/tracklog stack up
+
+stack-down: setup ## Stops it.
+	@echo "== local stack"
+	$(VENV)/bin/tracklog stack down
+
+fmt: setup ## Formats and repairs what can be repaired by itself.
+	@echo "== format"
+	$(PY) -m ruff check --fix-only --quiet .
+	$(PY) -m ruff format .
+
+constraints: setup ## Writes constraints.txt anew from .venv (after installing newer versions into it).
+	@echo "== constraints.txt"
+	@sed -n '/^#/p' constraints.txt > constraints.tmp
+	@$(PY) -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' >> constraints.tmp
+	@mv constraints.tmp constraints.txt
+	@touch $(STAMP)
