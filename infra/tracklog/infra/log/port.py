@@ -55,8 +55,9 @@ class TopicInfo(NamedTuple):
 
 
 Delivered = Callable[[Position | None, AppendError | None], None]
-"""Called once for each append, from the log's own delivery thread; it must not block or raise.
-Exactly one of the two arguments is not None. An error with `definite` False means the record may be stored."""
+"""Called once for each append, from the log's own delivery thread; it must not block or raise: a log whose
+callback raised is finished, and its open appends end as AppendUnknown. Exactly one of the two arguments is
+not None. An error with `definite` False means the record may be stored."""
 
 
 class Reader(Protocol):
@@ -69,7 +70,7 @@ class Reader(Protocol):
         """
 
     def position(self, partition: int) -> int:
-        """Offset of the next record; moves past control records and aborted ones too, so it reaches the end."""
+        """Offset of the next record; passes control records and aborted ones too, so it reaches the end."""
 
     def seek(self, partition: int, offset: int) -> None: ...
 
@@ -100,7 +101,7 @@ class GroupMember(Protocol):
     def seek(self, partition: int, offset: int) -> None: ...
 
     def commit(self, positions: Mapping[int, int]) -> None:
-        """Next offsets, explicitly. A hint for people's tools. Partitions not owned any more are left out silently."""
+        """Next offsets, explicitly: a hint for people's tools. Partitions no longer owned are left out."""
 
     def committed(self, partitions: Sequence[int]) -> Mapping[int, int | None]: ...
 
@@ -156,4 +157,4 @@ class Log(Protocol):
         """Raises LogUnavailable, naming the address, when nobody answers within the bound."""
 
     def close(self) -> None:
-        """Flushes within a bound. Appends still open end with AppendUnknown or AppendRefused, never silently."""
+        """Flushes within a bound. Appends still open end with AppendUnknown or AppendRefused."""
