@@ -82,16 +82,10 @@ def _fixed_options() -> Iterator[str]:
 
 def _field_docs(section: type[Section]) -> dict[str, str]:
     """The string under each field, as one paragraph."""
-    (node,) = (
-        node for node in _module().body if isinstance(node, ast.ClassDef) and node.name == section.__name__
-    )
+    (node,) = (node for node in _module().body if isinstance(node, ast.ClassDef) and node.name == section.__name__)
     docs = {}
     for field, text in zip(node.body, node.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-        ):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             docs[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return docs
 

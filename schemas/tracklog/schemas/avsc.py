@@ -1,9 +1,9 @@
 """The Avro schema that a model stands for. The files in `avro/` are written from here once and then frozen.
 
-    int -> long            str -> string          bool -> boolean       float -> double
-    bytes of n bytes -> fixed n                   Word -> enum          Value -> record
-    tuple[X, ...] -> array                        Mapping[str, X] -> map
-    X | None -> ["null", X], default null
+int -> long            str -> string          bool -> boolean       float -> double
+bytes of n bytes -> fixed n                   Word -> enum          Value -> record
+tuple[X, ...] -> array                        Mapping[str, X] -> map
+X | None -> ["null", X], default null
 """
 
 from __future__ import annotations

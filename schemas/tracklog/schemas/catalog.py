@@ -24,7 +24,6 @@ from tracklog.schemas.inbox import INBOX_TYPES
 from tracklog.schemas.ledger import LEDGER_TYPES
 from tracklog.schemas.values import Value
 
-
 HEADER_TYPE: Final = "tl-type"
 HEADER_SCHEMA: Final = "tl-schema"
 

@@ -161,7 +161,9 @@ def _decode(
     name = schema.name if schema is not None else (headers.get(HEADER_TYPE) or b"unknown").decode(errors="replace")
     envelope, body, trouble = _read(kind, schema, payload)
     if key != envelope.trajectory_id.encode():
-        raise ForeignRecord(f"the record key {key!r} is not the trajectory id {envelope.trajectory_id!r} in its envelope")
+        raise ForeignRecord(
+            f"the record key {key!r} is not the trajectory id {envelope.trajectory_id!r} in its envelope"
+        )
     return Recorded(name, envelope, body, digest, fingerprint, problem or trouble)
 
 
@@ -176,7 +178,11 @@ def _read(kind: Kind, schema: Schema | None, payload: bytes) -> tuple[Any, Value
         trailing = len(payload) - source.tell()
         return envelope, schema.model.model_validate(fields), f"{trailing} bytes too many" if trailing else ""
     except (ValidationError, *_AVRO_ERRORS) as error:
-        return _read_envelope(kind, payload), None, f"the body of {schema.name} does not decode: {_first_line(error)}"
+        return (
+            _read_envelope(kind, payload),
+            None,
+            f"the body of {schema.name} does not decode: {_first_line(error)}",
+        )
 
 
 def _read_envelope(kind: Kind, payload: bytes) -> Value:

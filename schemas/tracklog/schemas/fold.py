@@ -10,13 +10,16 @@ from typing import Any, Final, TypeVar
 
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
+from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.head import Judgement, Verdict, advance, judge
 from tracklog.schemas.lifecycle import CALL, TRAJECTORY, CallStatus, step_of
 from tracklog.schemas.state import Call, Fault, MessageRef, State, Task
-from tracklog.schemas.values import EditOp
+from tracklog.schemas.values import EditOp, InboxId
 
 K = TypeVar("K")
 V = TypeVar("V")
+Changes = dict[str, Any]
+"""Fields of the state that an event sets; one `_replace` an event is what the fold can afford."""
 
 
 def fold(state: State, event: Event) -> tuple[State, Judgement]:
@@ -26,9 +29,11 @@ def fold(state: State, event: Event) -> tuple[State, Judgement]:
     if judgement.verdict is not Verdict.ACCEPTED:
         return _set_aside(state._replace(head=head), event, judgement), judgement
     body = event.body
+    changes = _accept(state, event)
     handler = _HANDLERS.get(type(body))
-    moved = _accept(state._replace(head=head), event)
-    return (handler(moved, event, body) if handler is not None else moved), judgement
+    if handler is not None:
+        changes.update(handler(state, event, body))
+    return state._replace(head=head, **changes), judgement
 
 
 def fold_all(state: State, events: Iterable[Event]) -> State:
@@ -40,7 +45,10 @@ def fold_all(state: State, events: Iterable[Event]) -> State:
 
 def _set_aside(state: State, event: Event, judgement: Judgement) -> State:
     if not judgement.fault:
-        counts = {**state.harmless, judgement.verdict.value: state.harmless.get(judgement.verdict.value, 0) + 1}
+        counts = {
+            **state.harmless,
+            judgement.verdict.value: state.harmless.get(judgement.verdict.value, 0) + 1,
+        }
         return state._replace(harmless=counts)
     return state._replace(faults=state.faults + 1, fault=state.fault or _fault(state, event, judgement))
 
@@ -50,31 +58,36 @@ def _fault(state: State, event: Event, judgement: Judgement) -> Fault:
     if judgement.verdict is Verdict.FORK:
         return Fault(state.head.seq, judgement.verdict.value, "its successor hangs on another hash")
     if judgement.verdict is Verdict.STALE:
-        return Fault(event.envelope.seq, judgement.verdict.value, "two different events of the same owner have this seq")
+        return Fault(
+            event.envelope.seq,
+            judgement.verdict.value,
+            "two different events of the same owner have this seq",
+        )
     return Fault(event.envelope.seq, judgement.verdict.value, event.problem)
 
 
-def _accept(state: State, event: Event) -> State:
+def _accept(state: State, event: Event) -> Changes:
     """What every accepted event does: counters, turn, lamport, inbox position, lifecycle."""
     envelope = event.envelope
+    changes: Changes = {"events": state.events + 1, "turn": envelope.turn, "tenant": envelope.tenant}
+    if envelope.lamport > state.lamport:
+        changes["lamport"] = envelope.lamport
     status = TRAJECTORY[state.status].get(step_of(event.name, event.body))
-    irregular = status is None and event.body is not None
-    inbox, position = state.inbox, state.inbox_position
+    if status is not None:
+        changes["status"] = status
+    elif event.body is None:
+        changes["unknown"] = state.unknown + 1
+    else:
+        changes["irregular"] = state.irregular + 1
     if envelope.inbox_id is not None:
-        taken = envelope.inbox_id
-        inbox = _put(inbox, taken.source, max(taken.seq, inbox.get(taken.source, -1)))
-        position = envelope.inbox_position if envelope.inbox_position is not None else position
-    return state._replace(
-        tenant=envelope.tenant,
-        status=state.status if status is None else status,
-        turn=envelope.turn,
-        lamport=max(state.lamport, envelope.lamport),
-        events=state.events + 1,
-        unknown=state.unknown + (event.body is None),
-        irregular=state.irregular + irregular,
-        inbox=inbox,
-        inbox_position=position,
-    )
+        _take(state, envelope, envelope.inbox_id, changes)
+    return changes
+
+
+def _take(state: State, envelope: Envelope, taken: InboxId, changes: Changes) -> None:
+    changes["inbox"] = _put(state.inbox, taken.source, max(taken.seq, state.inbox.get(taken.source, -1)))
+    if envelope.inbox_position is not None:
+        changes["inbox_position"] = envelope.inbox_position
 
 
 def _put(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
@@ -85,18 +98,22 @@ def _drop(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
     return {k: v for k, v in mapping.items() if k != key}
 
 
-def _move_call(state: State, call_id: str, step: str, **changes: Any) -> State:
+def _irregular(state: State) -> Changes:
+    return {"irregular": state.irregular + 1}
+
+
+def _move_call(state: State, call_id: str, step: str, **fields: Any) -> Changes:
     """Moves a call along its table; a step that has no place there is irregular and changes nothing else."""
     call = state.calls.get(call_id)
     after = None if call is None else CALL[call.status].get(step)
     if call is None or after is None:
-        return state._replace(irregular=state.irregular + 1)
+        return _irregular(state)
     if after is CallStatus.SETTLED:
-        return state._replace(calls=_drop(state.calls, call_id))
-    return state._replace(calls=_put(state.calls, call_id, call._replace(status=after, **changes)))
+        return {"calls": _drop(state.calls, call_id)}
+    return {"calls": _put(state.calls, call_id, call._replace(status=after, **fields))}
 
 
-def _task_started(state: State, event: Event, body: ev.TaskStarted) -> State:
+def _task_started(state: State, event: Event, body: ev.TaskStarted) -> Changes:
     task = Task(
         driver=body.driver,
         agent=body.agent,
@@ -113,13 +130,13 @@ def _task_started(state: State, event: Event, body: ev.TaskStarted) -> State:
         on_behalf_of=body.on_behalf_of,
         code_version=body.code_version,
     )
-    return state._replace(task=task)
+    return {"task": task}
 
 
-def _context_built(state: State, event: Event, body: ev.ContextBuilt) -> State:
+def _context_built(state: State, event: Event, body: ev.ContextBuilt) -> Changes:
     context = apply_edits(state.context, body)
-    irregular = state.irregular + (len(context) != body.messages)
-    return state._replace(context=context, irregular=irregular)
+    changes: Changes = {"context": context}
+    return changes if len(context) == body.messages else {**changes, **_irregular(state)}
 
 
 def apply_edits(previous: tuple[MessageRef, ...], body: ev.ContextBuilt) -> tuple[MessageRef, ...]:
@@ -136,26 +153,28 @@ def apply_edits(previous: tuple[MessageRef, ...], body: ev.ContextBuilt) -> tupl
     return tuple(out)
 
 
-def _model_replied(state: State, event: Event, body: ev.ModelReplied) -> State:
+def _model_replied(state: State, event: Event, body: ev.ModelReplied) -> Changes:
     spent = state.spent._replace(
         model_calls=state.spent.model_calls + 1,
         input_tokens=state.spent.input_tokens + body.usage.input_tokens,
         output_tokens=state.spent.output_tokens + body.usage.output_tokens,
         cost_micro_usd=state.spent.cost_micro_usd + (body.cost_micro_usd or 0),
     )
-    calls = state.calls
+    changes: Changes = {"spent": spent}
+    if body.model_served:
+        changes["model_served"] = body.model_served
     if body.tool_calls:
         turn = event.envelope.turn
         new = {call.call_id: Call(call.tool, CallStatus.PROPOSED, turn) for call in body.tool_calls}
-        calls = {**calls, **new}
-    return state._replace(spent=spent, calls=calls, model_served=body.model_served or state.model_served)
+        changes["calls"] = {**state.calls, **new}
+    return changes
 
 
-def _authorized(state: State, event: Event, body: ev.Authorized) -> State:
+def _authorized(state: State, event: Event, body: ev.Authorized) -> Changes:
     return _move_call(state, body.call_id, step_of(event.name, body))
 
 
-def _approval_requested(state: State, event: Event, body: ev.ApprovalRequested) -> State:
+def _approval_requested(state: State, event: Event, body: ev.ApprovalRequested) -> Changes:
     return _move_call(
         state,
         body.call_id,
@@ -166,15 +185,15 @@ def _approval_requested(state: State, event: Event, body: ev.ApprovalRequested) 
     )
 
 
-def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) -> State:
+def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) -> Changes:
     call = state.calls.get(body.call_id)
     if call is not None and call.request_hash != body.request_hash:
-        return state._replace(irregular=state.irregular + 1)
+        return _irregular(state)
     return _move_call(state, body.call_id, step_of(event.name, body))
 
 
-def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> State:
-    moved = _move_call(
+def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
+    changes = _move_call(
         state,
         body.call_id,
         event.name,
@@ -186,54 +205,56 @@ def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> State:
         key_ttl_ms=body.key_ttl_ms,
         not_after=body.not_after,
     )
-    spent = moved.spent._replace(tool_calls=moved.spent.tool_calls + 1)
-    return moved._replace(spent=spent, tools=_put(moved.tools, body.tool, moved.tools.get(body.tool, 0) + 1))
+    changes["spent"] = state.spent._replace(tool_calls=state.spent.tool_calls + 1)
+    changes["tools"] = _put(state.tools, body.tool, state.tools.get(body.tool, 0) + 1)
+    return changes
 
 
-def _tool_result(state: State, event: Event, body: ev.ToolResult) -> State:
-    moved = _move_call(state, body.call_id, event.name)
-    return moved._replace(spent=moved.spent._replace(tool_ms=moved.spent.tool_ms + (body.duration_ms or 0)))
+def _tool_result(state: State, event: Event, body: ev.ToolResult) -> Changes:
+    changes = _move_call(state, body.call_id, event.name)
+    if body.duration_ms is not None:
+        changes["spent"] = state.spent._replace(tool_ms=state.spent.tool_ms + body.duration_ms)
+    return changes
 
 
-def _call_event(state: State, event: Event, body: ev.InDoubt | ev.Escalated) -> State:
+def _call_event(state: State, event: Event, body: ev.InDoubt | ev.Escalated) -> Changes:
     return _move_call(state, body.call_id, event.name)
 
 
-def _checkpoint(state: State, event: Event, body: ev.CheckpointTaken) -> State:
-    return state._replace(checkpoint_seq=body.seq_covered)
+def _checkpoint(state: State, event: Event, body: ev.CheckpointTaken) -> Changes:
+    return {"checkpoint_seq": body.seq_covered}
 
 
-def _timer_set(state: State, event: Event, body: ev.TimerSet) -> State:
+def _timer_set(state: State, event: Event, body: ev.TimerSet) -> Changes:
     due = body.due_turn if body.due_at is None else body.due_at
-    return state._replace(timers=_put(state.timers, body.timer_id, due or 0))
+    return {"timers": _put(state.timers, body.timer_id, due or 0)}
 
 
-def _timer_fired(state: State, event: Event, body: ev.TimerFired) -> State:
-    return state._replace(timers=_drop(state.timers, body.timer_id))
+def _timer_fired(state: State, event: Event, body: ev.TimerFired) -> Changes:
+    return {"timers": _drop(state.timers, body.timer_id)}
 
 
-def _annotated(state: State, event: Event, body: ev.Annotated) -> State:
-    return state._replace(annotations=state.annotations + 1)
+def _annotated(state: State, event: Event, body: ev.Annotated) -> Changes:
+    return {"annotations": state.annotations + 1}
 
 
-def _drift(state: State, event: Event, body: ev.DriftCrossed) -> State:
+def _drift(state: State, event: Event, body: ev.DriftCrossed) -> Changes:
     if state.task is None:
-        return state
-    return state._replace(
-        task=state.task._replace(
-            model=body.new_model,
-            prompt=body.new_prompt if body.new_prompt is not None else state.task.prompt,
-            tools=body.new_tools if body.new_tools is not None else state.task.tools,
-        )
+        return _irregular(state)
+    task = state.task._replace(
+        model=body.new_model,
+        prompt=body.new_prompt if body.new_prompt is not None else state.task.prompt,
+        tools=body.new_tools if body.new_tools is not None else state.task.tools,
     )
+    return {"task": task}
 
 
-def _ended(state: State, event: Event, body: ev.TaskEnded) -> State:
-    open_intents = bool(state.open_intents)
-    return state._replace(reason=body.reason, irregular=state.irregular + open_intents)
+def _ended(state: State, event: Event, body: ev.TaskEnded) -> Changes:
+    changes: Changes = {"reason": body.reason}
+    return {**changes, **_irregular(state)} if state.open_intents else changes
 
 
-_HANDLERS: Final[Mapping[type, Callable[[State, Event, Any], State]]] = {
+_HANDLERS: Final[Mapping[type, Callable[[State, Event, Any], Changes]]] = {
     ev.TaskStarted: _task_started,
     ev.ContextBuilt: _context_built,
     ev.ModelReplied: _model_replied,

@@ -77,7 +77,7 @@ def judge(head: Head, event: Event) -> Judgement:
     if event.problem:
         return _TAMPERED
     envelope = event.envelope
-    claim = event.name == OwnershipClaimed.__name__
+    claim = event.name == _CLAIM
     fits = envelope.seq == head.seq + 1 and envelope.prev_hash == head.hash and envelope.epoch == head.epoch
     if fits:
         return _ACCEPTED if claim or head.epoch > 0 else _GAP
@@ -113,10 +113,11 @@ def _hangs_on_lost(head: Head, event: Event) -> bool:
 
 
 def _remember_lost(head: Head, event: Event, judgement: Judgement) -> Head:
-    refused_claim = event.name == OwnershipClaimed.__name__ and judgement.verdict in _REFUSED
+    refused_claim = event.name == _CLAIM and judgement.verdict in _REFUSED
     if not refused_claim and not _hangs_on_lost(head, event):
         return head
     return head._replace(lost=(*head.lost[-(ACCEPTED_WINDOW - 1) :], event.hash))
 
 
+_CLAIM: Final = OwnershipClaimed.__name__
 _REFUSED: Final = frozenset({Verdict.LOST_CLAIM, Verdict.FENCED})

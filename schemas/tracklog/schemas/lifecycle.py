@@ -143,9 +143,9 @@ APPROVAL: Final[Mapping[ApprovalStatus, Mapping[str, ApprovalStatus]]] = {
 def step_of(name: str, body: EventBody | None) -> str:
     """The step an event makes: its type, with the deciding word where there is one."""
     if isinstance(body, Authorized):
-        return f"{name}:{body.ruling}"
+        return f"{name}:{body.ruling.value}"
     if isinstance(body, ApprovalResolved):
-        return f"{name}:{body.choice}"
+        return f"{name}:{body.choice.value}"
     if isinstance(body, TaskEnded):
-        return f"{name}:{body.ending}"
+        return f"{name}:{body.ending.value}"
     return name

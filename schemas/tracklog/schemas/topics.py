@@ -64,7 +64,12 @@ class TopicSpec:
 
 
 def topic_specs(
-    topics: Topics, *, partitions: int, replication_factor: int, min_insync_replicas: int, max_message_bytes: int
+    topics: Topics,
+    *,
+    partitions: int,
+    replication_factor: int,
+    min_insync_replicas: int,
+    max_message_bytes: int,
 ) -> tuple[TopicSpec, ...]:
     """The wanted settings of all four topics; they share one partition count, fixed for life.
 

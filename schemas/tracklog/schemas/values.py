@@ -218,9 +218,7 @@ class Body(Value):
     def of(cls, text: str, media_type: str = "") -> Self:
         """The body that holds all of its text."""
         data = text.encode()
-        return cls(
-            text=text, hash=hashlib.sha256(data).digest(), size_bytes=len(data), media_type=media_type
-        )
+        return cls(text=text, hash=hashlib.sha256(data).digest(), size_bytes=len(data), media_type=media_type)
 
     @property
     def whole(self) -> bool:
