@@ -313,7 +313,7 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
     settings = load_settings(environ={}, cwd=tmp_path)
 
     with pytest.raises(ValidationError, match="frozen"):
-        settings.writer.barrier = "fsync"  # type: ignore[misc]
+        settings.writer.barrier = "fsync"
 
 
 @pytest.mark.parametrize(
