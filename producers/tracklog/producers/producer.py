@@ -1,0 +1,155 @@
+"""One per process: the log's producer, the view of what was accepted, and the claims (DESIGN §5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Final, Self
+
+from tracklog.infra.clock import Clock, Entropy
+from tracklog.infra.log.port import Log, Position
+from tracklog.infra.settings import WriterSettings
+from tracklog.producers.deliveries import Deliveries
+from tracklog.producers.pipeline import Entry
+from tracklog.producers.track import Track
+from tracklog.producers.view import LogView
+from tracklog.producers.writer import TrajectoryWriter
+from tracklog.schemas.codec import Framing, single_object
+from tracklog.schemas.errors import (
+    AppendError,
+    BarrierTooWeak,
+    ClaimLost,
+    Fenced,
+    InvalidEvent,
+    LogQueueFull,
+    TrajectoryFaulty,
+)
+from tracklog.schemas.events import OwnershipClaimed
+from tracklog.schemas.limits import ACCEPTED_WINDOW
+from tracklog.schemas.state import State
+from tracklog.schemas.topics import BARRIER_ORDER, Barrier, Topics
+from tracklog.schemas.values import Driver, check_trajectory_id
+
+TENANT_DEFAULT: Final = "default"
+
+
+class EventProducer:
+    """Shared by all trajectories of a process; its methods are called from one event loop."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        topics: Topics,
+        clock: Clock,
+        entropy: Entropy,
+        settings: WriterSettings | None = None,
+        framing: Framing = single_object,
+    ) -> None:
+        self.clock: Final = clock
+        self.settings: Final = settings if settings is not None else WriterSettings()
+        self.framing: Final = framing
+        self._log = log
+        self._topic = topics.events
+        self._entropy = entropy
+        self._level: Barrier = "none"
+        self._deliveries: Deliveries[Entry]
+        self._view: LogView
+
+    async def __aenter__(self) -> Self:
+        """Looks at the topic. Raises TopicMissing, LogUnavailable, BarrierTooWeak."""
+        info = await asyncio.to_thread(self._log.describe, self._topic)
+        self._level = info.barrier
+        if self.settings.barrier != "strongest":
+            self.check_barrier(self.settings.barrier)
+        self._deliveries = Deliveries(asyncio.get_running_loop(), _report)
+        self._view = LogView(
+            self._log,
+            self._topic,
+            clock=self.clock,
+            window=self.settings.pipelined_events_max + ACCEPTED_WINDOW,
+            timeout_s=self.settings.reconcile_timeout_s,
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._view.close()
+
+    @property
+    def level(self) -> Barrier:
+        """What a barrier on this topic gives."""
+        return self._level
+
+    async def prefetch(self, trajectory_ids: Iterable[str]) -> dict[str, State]:
+        """The accepted states of trajectories, by one scan for all; claims of them then need none."""
+        ids = [check_trajectory_id(one) for one in trajectory_ids]
+        return {one: track.state for one, track in (await self._view.refresh(ids)).items()} if ids else {}
+
+    async def claim(
+        self, trajectory_id: str, *, owner: str, driver: Driver, tenant: str | None = None, reason: str = ""
+    ) -> TrajectoryWriter:
+        """Becomes the owner: appends a claim with a fresh nonce and reads back that it was accepted.
+
+        `tenant` None takes the trajectory's own, or `default` for a new one. Raises ClaimLost when somebody
+        was first (claim again if that is wanted), TrajectoryFaulty, Undecided, InvalidTrajectoryId.
+        """
+        track = await self.track_of(check_trajectory_id(trajectory_id))
+        state = track.state
+        if state.fault is not None:
+            raise TrajectoryFaulty(
+                f"trajectory {trajectory_id!r} is parked: event {state.fault.seq} is {state.fault.verdict}",
+                hint=f"look at it with: tracklog verify {trajectory_id}",
+            )
+        body = OwnershipClaimed(owner=owner, nonce=self._entropy.nonce(), driver=driver, reason=reason)
+        writer = TrajectoryWriter(self, state, body, _tenant(state, tenant))
+        try:
+            await writer.claim_and_read_back()
+        except Fenced as error:
+            raise ClaimLost(
+                f"the claim of trajectory {trajectory_id!r} came second: {error.message}",
+                hint="the other owner goes on with it; claim again to take it over",
+            ) from None
+        return writer
+
+    def forget(self, trajectory_id: str) -> None:
+        """Stops following a trajectory."""
+        self._view.forget(trajectory_id)
+
+    async def track_of(self, trajectory_id: str) -> Track:
+        """What the log has accepted of a trajectory, read to the present end."""
+        return (await self._view.refresh((trajectory_id,)))[trajectory_id]
+
+    def check_barrier(self, level: Barrier | None) -> None:
+        """Raises BarrierTooWeak when more is asked for than the topic gives."""
+        if level is not None and BARRIER_ORDER.index(level) > BARRIER_ORDER.index(self._level):
+            raise BarrierTooWeak(
+                f"a barrier of level {level!r} was asked for; topic {self._topic} gives {self._level!r}",
+                hint="set min.insync.replicas to 2 or more, or flush.messages to 1, on the topic",
+            )
+
+    async def send(self, key: bytes, entry: Entry) -> None:
+        """Queues an entry; waits while the log's queue is full. The report goes to the entry's pipeline."""
+        delivered = partial(self._deliveries.delivered, entry)
+        value, headers, _ = entry.encoded
+        while True:
+            room = self._deliveries.room
+            room.clear()
+            try:
+                self._log.append(self._topic, key, value, headers, delivered)
+                return
+            except LogQueueFull:
+                await room.wait()
+
+
+def _report(entry: Entry, position: Position | None, error: AppendError | None) -> None:
+    entry.pipeline.report(entry, position, error)
+
+
+def _tenant(state: State, asked: str | None) -> str:
+    if state.tenant and asked is not None and asked != state.tenant:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} belongs to tenant {state.tenant!r}, not to {asked!r}",
+            hint="a trajectory never changes its tenant",
+        )
+    return state.tenant or asked or TENANT_DEFAULT

@@ -1,0 +1,170 @@
+"""Reading back: what the log has accepted of the trajectories that this process writes (DESIGN §5, §8).
+
+One thread follows the events topic for the whole process. Records of trajectories that are not followed
+are skipped by their key; those that are, are kept as they came and folded when somebody asks. Requests
+that arrive while the thread reads are answered together, so many read-backs cost about as much as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tracklog.infra.clock import Clock
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.infra.log.ranges import read_range
+from tracklog.producers.track import Track
+from tracklog.schemas.errors import LogUnavailable, TracklogError
+from tracklog.schemas.state import State
+
+POLL_RECORDS_MAX: Final = 5000
+POLL_S: Final = 0.25
+"""How long one poll waits before the bound of the whole request is looked at again."""
+
+Tracks = dict[str, Track]
+Request = tuple[frozenset[str], "asyncio.Future[Tracks]"]
+
+
+class LogView:
+    """The accepted state of followed trajectories. Its methods are called from one event loop."""
+
+    def __init__(self, log: Log, topic: str, *, clock: Clock, window: int, timeout_s: float) -> None:
+        self._log = log
+        self._topic = topic
+        self._clock = clock
+        self._window = window
+        self._timeout_s = timeout_s
+        self._tracks: dict[bytes, Track] = {}
+        self._partitions = 0
+        self._reader: Reader | None = None
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._serve, name="tracklog-view", daemon=True)
+        self._thread.start()
+
+    async def refresh(self, trajectory_ids: Iterable[str]) -> Tracks:
+        """Follows the trajectories and reads to the present end of their partitions; folds them.
+
+        The first call for a trajectory scans its partition once, for all that asked at the same time.
+        Raises LogUnavailable when the bound runs out, TopicMissing, OffsetTrimmed, ClientFatal.
+        """
+        answer: asyncio.Future[Tracks] = self._loop.create_future()
+        self._requests.put((frozenset(trajectory_ids), answer))
+        tracks = await answer
+        for track in tracks.values():
+            track.fold()
+        return tracks
+
+    def forget(self, trajectory_id: str) -> None:
+        """Stops following; a later refresh scans again."""
+        self._tracks.pop(trajectory_id.encode(), None)
+
+    async def close(self) -> None:
+        """Stops the thread and closes its reader."""
+        self._requests.put(None)
+        await asyncio.to_thread(self._thread.join, self._timeout_s)
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                waiting = self._take()
+                if waiting is None:
+                    return
+                self._answer(waiting)
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+
+    def _take(self) -> list[Request] | None:
+        """All requests that are waiting, at least one; None to stop."""
+        taken = []
+        item = self._requests.get()
+        while item is not None:
+            taken.append(item)
+            try:
+                item = self._requests.get_nowait()
+            except queue.Empty:
+                return taken
+        for _, answer in taken:
+            self._settle(answer, None, LogUnavailable("the view of the log was closed"))
+        return None
+
+    def _answer(self, waiting: list[Request]) -> None:
+        try:
+            tracks = self._read_back(frozenset().union(*(ids for ids, _ in waiting)))
+        except TracklogError as error:
+            for _, answer in waiting:
+                self._settle(answer, None, error)
+            return
+        for ids, answer in waiting:
+            self._settle(answer, {one: tracks[one] for one in ids}, None)
+
+    def _settle(
+        self,
+        answer: asyncio.Future[Tracks],
+        tracks: Tracks | None,
+        error: TracklogError | None,
+    ) -> None:
+        def on_loop() -> None:
+            if answer.done():
+                return
+            if error is not None:
+                answer.set_exception(error)
+            elif tracks is not None:
+                answer.set_result(tracks)
+
+        self._loop.call_soon_threadsafe(on_loop)
+
+    def _read_back(self, ids: frozenset[str]) -> Mapping[str, Track]:
+        reader = self._follow()
+        tracks: Tracks = {}
+        scans: dict[int, dict[bytes, Track]] = {}
+        for one in ids:
+            key = one.encode()
+            partition = partition_of(key, self._partitions)
+            track = self._tracks.get(key)
+            if track is None:
+                track = scans.setdefault(partition, {})[key] = Track(State(one), self._window)
+            tracks[one] = track
+        for partition, fresh in scans.items():
+            self._scan(partition, fresh, reader.position(partition))
+            self._tracks.update(fresh)
+        self._catch_up(reader, {partition_of(one.encode(), self._partitions) for one in ids})
+        return tracks
+
+    def _follow(self) -> Reader:
+        """The reader over all partitions, from their ends at the first request on."""
+        if self._reader is None:
+            self._partitions = self._log.partition_count(self._topic)
+            ends = {p: self._log.bounds(self._topic, p).end for p in range(self._partitions)}
+            self._reader = self._log.reader(self._topic, ends)
+        return self._reader
+
+    def _scan(self, partition: int, tracks: Mapping[bytes, Track], until: int) -> None:
+        """What is before the shared reader, for trajectories that are followed from now on."""
+        first = self._log.bounds(self._topic, partition).first
+        for record in read_range(self._log, self._topic, partition, first, until):
+            track = tracks.get(record.key) if record.key is not None else None
+            if track is not None:
+                track.keep(record)
+
+    def _catch_up(self, reader: Reader, partitions: set[int]) -> None:
+        ends = {p: self._log.bounds(self._topic, p).end for p in partitions}
+        deadline = self._clock.monotonic_s() + self._timeout_s
+        while any(reader.position(p) < end for p, end in ends.items()):
+            if self._clock.monotonic_s() > deadline:
+                raise LogUnavailable(
+                    f"reading {self._topic} back to its end took more than {self._timeout_s:g} s at {self._log.url}",
+                    hint="check the broker's load, or raise writer.reconcile_timeout_s",
+                )
+            for record in reader.poll(POLL_RECORDS_MAX, POLL_S):
+                self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        track = self._tracks.get(record.key) if record.key is not None else None
+        if track is not None:
+            track.keep(record)
