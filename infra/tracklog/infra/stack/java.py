@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ VERSION_TIMEOUT_S: Final = 20.0
 
 
 def find_java(major_min: int) -> Path:
-    """The first `java` of at least this major version: JAVA_HOME, then the PATH, then the usual folders.
+    """The first `java` of at least this major version: on the PATH, else in the usual folders.
 
     Raises StackError that says what was found and what to install.
     """
@@ -32,7 +31,7 @@ def find_java(major_min: int) -> Path:
     found = ", ".join(f"{path} is Java {major}" for path, major in seen.items()) or "no java was found"
     raise StackError(
         f"Java {major_min} or newer is needed: {found}",
-        hint=f"install a Java runtime {major_min}+ (e.g. the package default-jre-headless) or set JAVA_HOME",
+        hint=f"install a Java runtime {major_min}+, e.g. Debian's package default-jre-headless",
     )
 
 
@@ -48,9 +47,6 @@ def find_maven() -> Path:
 
 
 def _candidates() -> Iterator[Path]:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        yield Path(home, "bin", "java")
     on_path = shutil.which("java")
     if on_path is not None:
         yield Path(on_path)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tracklog.infra.stack.file_lock import file_lock
 from tracklog.infra.stack.java import find_maven
 from tracklog.schemas.errors import StackError
 
@@ -33,22 +31,13 @@ def fetch_libs(cache: Path) -> Path:
     if libs.is_dir():
         return libs
     find_maven()
-    cache.mkdir(parents=True, exist_ok=True)
-    with locked(cache / ".lock"):
+    with file_lock(cache / ".lock", timeout_s=FETCH_TIMEOUT_S):
         if not libs.is_dir():
             partial = cache / ".partial"
             shutil.rmtree(partial, ignore_errors=True)
             _copy_dependencies(partial)
             partial.rename(libs)
     return libs
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """An exclusive lock between processes; the kernel frees it when its holder dies."""
-    with path.open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _copy_dependencies(target: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,12 +29,11 @@ LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 class KafkaNode:
     """One broker and controller. Tests freeze, kill and restart it; its ports and its data stay the same."""
 
-    def __init__(self, node_id: int, home: Path, java: Path, libs: Path) -> None:
+    def __init__(self, node_id: int, home: Path, libs: Path) -> None:
         self.node_id = node_id
         self.home = home
         self.process = ServerProcess(f"kafka-{node_id}", home)
         self.data = home / "data"
-        self._java = java
         self._libs = libs
         self._properties = home / "server.properties"
         self._formatted = home / "formatted"
@@ -51,9 +49,7 @@ class KafkaNode:
         # Client compiler only: this Java runs for a second.
         command = self._command("kafka.tools.StorageTool", "-XX:TieredStopAtLevel=1")
         options = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties))
-        return subprocess.Popen(
-            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def end_format(self, tool: subprocess.Popen[str] | None) -> None:
         if tool is None:
@@ -72,7 +68,8 @@ class KafkaNode:
 
     def _command(self, main_class: str, *flags: str) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"
-        return [str(self._java), *flags, log4j, "-cp", f"{self._libs}/*", main_class]
+        java = find_java(JAVA_MAJOR_MIN)
+        return [str(java), *flags, log4j, "-cp", f"{self._libs}/*", main_class]
 
 
 class KafkaServer:
@@ -111,13 +108,10 @@ class KafkaServer:
                     f"{self.home} holds a cluster of {len(self._ports)} nodes, not {self._count}",
                     hint="use another folder, or remove this one",
                 )
-            self._make_nodes()
+            self._name_nodes()
 
-    def _make_nodes(self) -> None:
-        java = find_java(JAVA_MAJOR_MIN)
-        self.nodes = tuple(
-            KafkaNode(node_id, self.home / f"node-{node_id}", java, self._libs) for node_id in self._ports
-        )
+    def _name_nodes(self) -> None:
+        self.nodes = tuple(KafkaNode(n, self.home / f"node-{n}", self._libs) for n in self._ports)
 
     @property
     def bootstrap(self) -> str:
@@ -137,43 +131,54 @@ class KafkaServer:
 
         Raises StackError with the end of a broker's log when it dies or does not answer within the bound.
         """
-        if self.nodes:
-            self._start_nodes(timeout_s)
-            return self.bootstrap
         for attempt in range(1, PORT_TRIES + 1):
             self._plan()
             try:
                 self._start_nodes(timeout_s)
-            except StackError as error:
-                self.kill()
-                if attempt == PORT_TRIES or "Address already in use" not in str(error):
+            except StackError:
+                if attempt == PORT_TRIES or not self._port_was_taken():
                     raise
-                shutil.rmtree(self.home)
             else:
                 break
         return self.bootstrap
 
     def _plan(self) -> None:
+        """Keeps the cluster's id and ports, as far as nobody took the ports while all of it was down."""
+        kept = [port for pair in self._ports.values() for port in pair]
+        if kept and (self.pids or all(port_is_free(port) for port in kept)):
+            return
         ports = free_ports(2 * self._count)
         self._ports = {n + 1: (ports[2 * n], ports[2 * n + 1]) for n in range(self._count)}
-        self.cluster_id = _new_cluster_id()
+        self.cluster_id = self.cluster_id or _new_cluster_id()
         self.home.mkdir(parents=True, exist_ok=True)
-        self._cluster_path.write_text(json.dumps({"cluster_id": self.cluster_id, "ports": self._ports}))
-        self._make_nodes()
+        partial = self._cluster_path.with_suffix(".partial")
+        partial.write_text(json.dumps({"cluster_id": self.cluster_id, "ports": self._ports}))
+        partial.replace(self._cluster_path)
+        self._name_nodes()
 
     def _start_nodes(self, timeout_s: float) -> None:
+        """Starts what does not run; on failure ends what it started, and nothing else."""
         idle = [node for node in self.nodes if not node.process.running]
-        for node in idle:
-            own = kafka_settings.node_settings(node.node_id, self._ports, node.data)
-            node.configure(
-                {**kafka_settings.COMMON, **kafka_settings.replication(self._count), **own, **self._overrides}
-            )
-        tools = [(node, node.begin_format(self.cluster_id)) for node in idle]
-        for node, tool in tools:
-            node.end_format(tool)
-        for node in idle:
-            node.spawn(self._lifetime)
-        self.wait_ready(timeout_s)
+        try:
+            for node in idle:
+                node.configure(self._settings(node))
+            tools = [(node, node.begin_format(self.cluster_id)) for node in idle]
+            for node, tool in tools:
+                node.end_format(tool)
+            for node in idle:
+                node.spawn(self._lifetime)
+            self.wait_ready(timeout_s)
+        except BaseException:
+            for node in idle:
+                node.process.kill()
+            raise
+
+    def _port_was_taken(self) -> bool:
+        return any("Address already in use" in node.process.log_tail(200) for node in self.nodes)
+
+    def _settings(self, node: KafkaNode) -> dict[str, str]:
+        own = kafka_settings.node_settings(node.node_id, self._ports, node.data)
+        return {**kafka_settings.COMMON, **kafka_settings.replication(self._count), **own, **self._overrides}
 
     def restart(self, node: KafkaNode, timeout_s: float = START_TIMEOUT_S) -> None:
         """Starts one node again after it was killed, and waits until the cluster is whole."""
@@ -185,18 +190,17 @@ class KafkaServer:
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Until every node answers a metadata request with all nodes in service. Raises StackError."""
-        wanted = frozenset(self._ports)
-
-        def settled() -> bool:
-            return self._dead() is not None or all(self._seen_by(n) == wanted for n in self._ports)
-
-        done = wait_until(settled, timeout_s)
+        done = wait_until(lambda: self._dead() is not None or self.answers(), timeout_s)
         dead = self._dead()
         if dead is not None:
             raise StackError(f"Kafka node {dead.node_id} ended while starting; its log says:\n{_why(dead)}")
         if not done:
             tail = self.nodes[0].process.log_tail()
             raise StackError(f"Kafka at {self.bootstrap} did not answer within {timeout_s:.0f} s:\n{tail}")
+
+    def answers(self) -> bool:
+        """Whether every node says, within two seconds each, that all nodes are in service."""
+        return bool(self._ports) and all(self._seen_by(node) == frozenset(self._ports) for node in self._ports)
 
     def _dead(self) -> KafkaNode | None:
         return next((node for node in self.nodes if not node.process.running), None)
@@ -228,7 +232,5 @@ def _new_cluster_id() -> str:
 def _why(node: KafkaNode) -> str:
     """The lines of the log that say why: from the last ERROR or FATAL on, else simply the last ones."""
     lines = node.process.log_tail(400).splitlines()
-    marks = [
-        n for n, line in enumerate(lines) if " ERROR " in line or " FATAL " in line or "Exception" in line
-    ]
+    marks = [n for n, line in enumerate(lines) if " ERROR " in line or " FATAL " in line or "Exception" in line]
     return "\n".join(lines[marks[-1] :][:8] if marks else lines[-8:])

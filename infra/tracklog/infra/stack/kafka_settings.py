@@ -30,6 +30,9 @@ COMMON: Final[Mapping[str, str]] = {
     "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
     "num.network.threads": "2",
     "num.io.threads": "4",
+    # After a SIGKILL a broker may register again only when its old session has run out: 9 s by default.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 
 

@@ -29,9 +29,7 @@ def port_is_free(port: int) -> bool:
 def free_ports(count: int) -> list[int]:
     """Distinct ports that nobody listens on now. Another process may still be quicker: callers try again."""
     span = LAST_PORT - FIRST_PORT
-    start = int.from_bytes(
-        SystemEntropy().nonce()
-    )  # two processes that look at once look in different places
+    start = int.from_bytes(SystemEntropy().nonce())  # two processes that look at once look in different places
     candidates = (FIRST_PORT + (start + step) % span for step in range(TRIES_MAX))
     found = list(islice((port for port in candidates if port_is_free(port)), count))
     if len(found) == count:

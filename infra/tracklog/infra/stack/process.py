@@ -85,7 +85,7 @@ def _ps(pid: int) -> str:
         capture_output=True,
         text=True,
         timeout=10,
-        env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
+        env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
         check=False,
     )
     return answer.stdout.strip()
@@ -138,22 +138,17 @@ class ServerProcess:
         return self.pid is not None
 
     def spawn(self, argv: Sequence[str], *, lifetime: Lifetime, env: Mapping[str, str] | None = None) -> None:
-        """Starts the server; says nothing yet about whether it answers."""
+        """Starts the server, with this process's environment unless given one. It may not answer yet."""
         if self.running:
             raise StackError(f"{self.name} runs already as process {self.pid}", hint="stop it first")
         self._release()
         self.home.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ if env is None else env)
-        pid = (
-            self._spawn_watched(argv, environment)
-            if lifetime == "parent"
-            else self._spawn_free(argv, environment)
-        )
+        pid = self._spawn_watched(argv, env) if lifetime == "parent" else self._spawn_free(argv, env)
         self._identity = ProcessIdentity.of(pid)
         if self._identity is not None:
             self._record(self._identity)
 
-    def _spawn_watched(self, argv: Sequence[str], env: dict[str, str]) -> int:
+    def _spawn_watched(self, argv: Sequence[str], env: Mapping[str, str] | None) -> int:
         watchdog = Path(__file__).with_name("watchdog.py")
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", str(watchdog), str(self.log_path), *argv],
@@ -171,7 +166,7 @@ class ServerProcess:
             raise StackError(f"{self.name} could not be started: {' '.join(reason)}")
         return int(line)
 
-    def _spawn_free(self, argv: Sequence[str], env: dict[str, str]) -> int:
+    def _spawn_free(self, argv: Sequence[str], env: Mapping[str, str] | None) -> int:
         with self.log_path.open("ab") as log:
             child = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True

@@ -72,9 +72,7 @@ class ValkeyServer:
     @property
     def url(self) -> str:
         """What a client connects to; stays the same over restarts."""
-        return (
-            f"redis://{LOOPBACK}:{self._port}/0" if self._tcp else f"unix://{quote(str(self._socket))}?db=0"
-        )
+        return f"redis://{LOOPBACK}:{self._port}/0" if self._tcp else f"unix://{quote(str(self._socket))}?db=0"
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> str:
         """Starts it unless it runs, and waits until it answers PING. Returns the URL.
@@ -132,9 +130,7 @@ class ValkeyServer:
         """Until it answers PING, its data loaded. Raises StackError."""
         done = self._settle(timeout_s)
         if not self.process.running:
-            raise StackError(
-                f"the Valkey server ended while starting; its log says:\n{self.process.log_tail()}"
-            )
+            raise StackError(f"the Valkey server ended while starting; its log says:\n{self.process.log_tail()}")
         if not done:
             raise StackError(f"Valkey at {self.url} did not answer within {timeout_s:.0f} s")
 
@@ -170,8 +166,6 @@ class ValkeyServer:
     def wipe(self) -> None:
         """Throws its data away: as a new disk would. Only while it is down."""
         if self.process.running:
-            raise StackError(
-                "a running Valkey cannot be wiped", hint="stop or kill it first, or use FLUSHALL"
-            )
+            raise StackError("a running Valkey cannot be wiped", hint="stop or kill it first, or use FLUSHALL")
         shutil.rmtree(self.home / "appendonlydir", ignore_errors=True)
         (self.home / "dump.rdb").unlink(missing_ok=True)

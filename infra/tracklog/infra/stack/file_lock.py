@@ -1,0 +1,32 @@
+"""A lock between processes, held as long as a block of code runs; the kernel frees it when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tracklog.infra.stack.process import wait_until
+from tracklog.schemas.errors import StackError
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout_s: float) -> Iterator[None]:
+    """Raises StackError that names the file when another process holds the lock for longer than the bound."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+
+        def taken() -> bool:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+        if not wait_until(taken, timeout_s):
+            raise StackError(
+                f"another process has held {path} for {timeout_s:.0f} s",
+                hint="another `stack up` or a first download is at work: wait for it, or end it",
+            )
+        yield
