@@ -127,6 +127,12 @@ def newest(name: str) -> Schema:
     return versions(name)[-1]
 
 
+def reader_of(schema: Schema) -> Any:
+    """What bytes of this version are read as: the newest version of the type; None for that one itself."""
+    last = newest(schema.name)
+    return None if last is schema else last.parsed
+
+
 @cache
 def by_fingerprint() -> Mapping[bytes, Schema]:
     """Every known schema version of every type, by fingerprint."""

@@ -173,7 +173,7 @@ def _read(kind: Kind, schema: Schema | None, payload: bytes) -> tuple[Any, Value
         return _read_envelope(kind, payload), None, ""
     source = BytesIO(payload)
     try:
-        fields: Any = fastavro.schemaless_reader(source, schema.parsed, None)
+        fields: Any = fastavro.schemaless_reader(source, schema.parsed, catalog.reader_of(schema))
         envelope = catalog.ENVELOPES[kind].model_validate(fields.pop(ENVELOPE_FIELD))
         trailing = len(payload) - source.tell()
         return envelope, schema.model.model_validate(fields), f"{trailing} bytes too many" if trailing else ""

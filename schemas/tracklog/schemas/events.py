@@ -26,6 +26,7 @@ from tracklog.schemas.values import (
     Hash,
     Id16,
     InboxId,
+    Int64,
     Micros,
     Millis,
     Name,
@@ -109,7 +110,7 @@ class ModelReplied(EventBody):
     usage: Usage = Usage()
     cost_micro_usd: Count | None = None
     model_served: Text = ""
-    sampling_seed: int | None = None
+    sampling_seed: Int64 | None = None
     duration_ms: Millis | None = None
 
     @model_validator(mode="after")

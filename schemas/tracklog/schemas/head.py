@@ -15,7 +15,9 @@ and gives each record the same verdict for every reader. First match wins:
 
 Who wrote a record that is not accepted is told by what it hangs on: `lost` keeps the hashes of claims that
 were not accepted and of the records behind them, so a lost claimant's pipeline is harmless [W03]. The
-epoch is the number of claims accepted so far; nothing but a claim is accepted in epoch 0.
+epoch is the number of claims accepted so far; nothing but a claim is accepted in epoch 0. Claims and
+releases are told by their bodies, never by a header, so their schemas are frozen for ever like the envelope:
+a reader that did not know a version of them would not count the epoch.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def judge(head: Head, event: Event) -> Judgement:
     if event.problem:
         return _TAMPERED
     envelope = event.envelope
-    claim = event.name == _CLAIM
+    claim = isinstance(event.body, OwnershipClaimed)
     fits = envelope.seq == head.seq + 1 and envelope.prev_hash == head.hash and envelope.epoch == head.epoch
     if fits:
         return _ACCEPTED if claim or head.epoch > 0 else _GAP
@@ -105,19 +107,25 @@ def advance(head: Head, event: Event, judgement: Judgement) -> Head:
     elif isinstance(event.body, OwnershipReleased):
         owner = None
     recent = (*head.recent[-(ACCEPTED_WINDOW - 1) :], event.hash)
-    return Head(epoch, event.envelope.seq, event.hash, owner, recent, head.lost)
+    return Head(epoch, event.envelope.seq, event.hash, owner, recent, _without(head.lost, event.hash))
 
 
 def _hangs_on_lost(head: Head, event: Event) -> bool:
     return event.envelope.prev_hash in head.lost
 
 
+def _without(lost: tuple[bytes, ...], accepted: bytes) -> tuple[bytes, ...]:
+    """A claim that came too early and was appended again is no lost one any more, nor what hangs on it."""
+    return tuple(known for known in lost if known != accepted) if accepted in lost else lost
+
+
 def _remember_lost(head: Head, event: Event, judgement: Judgement) -> Head:
-    refused_claim = event.name == _CLAIM and judgement.verdict in _REFUSED
+    if judgement.verdict is Verdict.DUPLICATE:
+        return head
+    refused_claim = isinstance(event.body, OwnershipClaimed) and judgement.verdict in _REFUSED
     if not refused_claim and not _hangs_on_lost(head, event):
         return head
     return head._replace(lost=(*head.lost[-(ACCEPTED_WINDOW - 1) :], event.hash))
 
 
-_CLAIM: Final = OwnershipClaimed.__name__
 _REFUSED: Final = frozenset({Verdict.LOST_CLAIM, Verdict.FENCED})

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from tracklog.schemas.events import ApprovalResolved, Authorized, EventBody, TaskEnded
+from tracklog.schemas.values import Choice, Ruling
 
 
 class TrajectoryStatus(StrEnum):
@@ -61,9 +62,9 @@ OPEN_INTENT: Final = frozenset({_C.INTENDED, _C.IN_DOUBT, _C.ESCALATED})
 _WORK: Final = (
     "ContextBuilt",
     "ModelReplied",
-    "Authorized",
+    *(f"Authorized:{ruling.value}" for ruling in Ruling),
     "ApprovalRequested",
-    "ApprovalResolved",
+    *(f"ApprovalResolved:{choice.value}" for choice in Choice),
     "ToolIntent",
     "ToolResult",
     "InDoubt",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import InboxId, Ref
 
 _NULL: Final = b"\x00"
@@ -19,9 +20,11 @@ _NO_EXT: Final[Mapping[str, str]] = {}
 
 
 def avro_long(number: int) -> bytes:
-    """Avro's variable-length zig-zag encoding of a number from 0 to 2^63 - 1."""
-    if number < 64:
+    """Avro's variable-length zig-zag encoding. Raises InvalidEvent for a number outside of 0 to 2^63 - 1."""
+    if 0 <= number < 64:
         return _SMALL[number]
+    if not 0 <= number < 2**63:
+        raise InvalidEvent(f"{number} is not a count: it must be from 0 to 2^63 - 1")
     rest = number << 1
     out = bytearray()
     while rest > 0x7F:
