@@ -104,9 +104,7 @@ def _object_store(url: str, options: Mapping[str, str], timeout_s: float) -> Obj
     config = {name: value for name, value in options.items() if name not in _CLIENT_OPTIONS}
     retry: dict[str, object] = {"max_retries": RETRIES_MAX, "retry_timeout": half}
     try:
-        return from_url(
-            url, config=cast(Any, config), client_options=cast(Any, client), retry_config=cast(Any, retry)
-        )
+        return from_url(url, config=cast(Any, config), client_options=cast(Any, client), retry_config=cast(Any, retry))
     except (exceptions.BaseError, OSError, ValueError) as error:
         raise BlobError(
             f"cannot open blob store {url}: {_first_line(error)}",

@@ -64,9 +64,7 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Moves time forward. Raises ValueError below zero: monotonic time never goes back."""
         if seconds < 0:
-            raise ValueError(
-                f"time cannot go back by {-seconds} s; use jump_wall() for a wall clock that does"
-            )
+            raise ValueError(f"time cannot go back by {-seconds} s; use jump_wall() for a wall clock that does")
         with self._lock:
             self._elapsed_us += round(seconds * 1_000_000)
 

@@ -54,9 +54,7 @@ __all__ = [
 CONFIG_FLAG: Final = "config"
 
 
-def load_settings(
-    *, flags: Mapping[str, object] | None = None, environ: Mapping[str, str], cwd: Path
-) -> Settings:
+def load_settings(*, flags: Mapping[str, object] | None = None, environ: Mapping[str, str], cwd: Path) -> Settings:
     """The settings of this process, from all sources; local paths become absolute, seen from `cwd`.
 
     `flags` maps dotted names (`log`, `writer.barrier`) to values; None means not given. The file is the

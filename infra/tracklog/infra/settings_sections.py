@@ -137,9 +137,7 @@ class BlobSettings(Section):
     timeout_s: Positive = 60.0
     """Seconds one request to an object store may take, retries included. An event waits for its bodies, so
     a store that hangs must become an error. Unused by a directory. Cannot be switched off."""
-    body_inline_bytes_max: Annotated[int, Field(ge=0, le=limits.EVENT_BYTES_MAX)] = (
-        limits.BODY_INLINE_BYTES_MAX
-    )
+    body_inline_bytes_max: Annotated[int, Field(ge=0, le=limits.EVENT_BYTES_MAX)] = limits.BODY_INLINE_BYTES_MAX
     """Bytes up to which a body stays inside its event; a larger one goes to the blob store before the
     event that names it. Default 64 KiB: a fold reads few stores, and batches stay small. 0 stores every
     body outside."""
@@ -148,9 +146,7 @@ class BlobSettings(Section):
     @classmethod
     def _known_scheme(cls, url: str) -> str:
         if not url or ("://" in url and not url.startswith(BLOB_SCHEMES)):
-            raise ValueError(
-                f"{url!r} is no blob store; use a directory, file:///, s3://, gs:// or memory://"
-            )
+            raise ValueError(f"{url!r} is no blob store; use a directory, file:///, s3://, gs:// or memory://")
         if "@" in urlsplit(url).netloc:
             raise ValueError("a blob address carries no user or password; set them in [blobs.options]")
         return url
@@ -263,13 +259,9 @@ class RegistrySettings(Section):
     @model_validator(mode="after")
     def _registry_given(self) -> Self:
         if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError(
-                f"{without_password(self.url)!r} is no registry; use http://HOST:PORT/PATH or https://"
-            )
+            raise ValueError(f"{without_password(self.url)!r} is no registry; use http://HOST:PORT/PATH or https://")
         if "@" in urlsplit(self.url).netloc:
-            raise ValueError(
-                "a registry address carries no user or password; set registry.username and .password"
-            )
+            raise ValueError("a registry address carries no user or password; set registry.username and .password")
         if self.framing == "confluent" and not self.url:
             raise ValueError("framing `confluent` needs registry.url: its ids are the registry's")
         return self

@@ -127,9 +127,7 @@ def _as_option(value: object, source: str) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise SettingsError(
-        f"{source}: a client option is a string, a number or a boolean, not {type(value).__name__}"
-    )
+    raise SettingsError(f"{source}: a client option is a string, a number or a boolean, not {type(value).__name__}")
 
 
 def _nearest(dotted: str, shown: str) -> str:

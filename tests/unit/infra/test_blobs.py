@@ -35,9 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "s3":
         return s3_store()
     with_space = (tmp_path / "a b").as_uri()
-    return open_blobs(
-        {"directory": str(tmp_path / "x"), "file-url": with_space, "memory": "memory://"}[request.param]
-    )
+    return open_blobs({"directory": str(tmp_path / "x"), "file-url": with_space, "memory": "memory://"}[request.param])
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"hello", b"\xff" * 100_000])
@@ -49,9 +47,7 @@ def test_what_was_put_comes_back_under_its_sha256(store: BlobStore, data: bytes)
     assert store.has(digest)
 
 
-def test_a_second_put_of_the_same_content_is_the_same_blob(
-    store: BlobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_put_of_the_same_content_is_the_same_blob(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs_module, "RECENT_PUTS_MAX", 0)
 
     first, second = store.put(b"same"), store.put(b"same")
@@ -102,9 +98,7 @@ def test_blobs_put_by_one_process_are_there_for_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [b"", b"hellO", b"hello and more"])
-def test_altered_bytes_are_found_and_putting_the_content_again_heals_them(
-    tmp_path: Path, found: bytes
-) -> None:
+def test_altered_bytes_are_found_and_putting_the_content_again_heals_them(tmp_path: Path, found: bytes) -> None:
     digest = open_blobs(str(tmp_path)).put(b"hello")
     path = tmp_path / "sha256" / digest[:2] / digest[2:]
     path.chmod(0o600)
@@ -117,16 +111,12 @@ def test_altered_bytes_are_found_and_putting_the_content_again_heals_them(
     assert open_blobs(str(tmp_path)).get(digest) == b"hello"
 
 
-def test_file_then_folder_are_synced_before_put_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_then_folder_are_synced_before_put_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     fsync, replace = os.fsync, os.replace
 
     def watched_fsync(handle: int) -> None:
-        done.append(
-            "folder " + name if os.path.isdir(name := os.readlink(f"/proc/self/fd/{handle}")) else "file"
-        )
+        done.append("folder " + name if os.path.isdir(name := os.readlink(f"/proc/self/fd/{handle}")) else "file")
         fsync(handle)
 
     def watched_replace(source: str, target: Path) -> None:

@@ -46,9 +46,7 @@ def test_each_source_overrides_the_one_before(tmp_path: Path) -> None:
     )
     environ = {"TRACKLOG_PREFIX": "env", "TRACKLOG_WRITER__QUEUE_RECORDS_MAX": "2"}
 
-    settings = load_settings(
-        flags={"writer.queue_records_max": 3, "log": None}, environ=environ, cwd=tmp_path
-    )
+    settings = load_settings(flags={"writer.queue_records_max": 3, "log": None}, environ=environ, cwd=tmp_path)
 
     assert (settings.tenant, settings.prefix) == ("file", "env")
     assert settings.writer.reconcile_timeout_s == 1.0
@@ -59,9 +57,7 @@ def test_each_source_overrides_the_one_before(tmp_path: Path) -> None:
 def test_a_section_with_an_address_is_also_set_by_its_own_name(tmp_path: Path) -> None:
     write(tmp_path / "tracklog.toml", 'log = "kafka://file:9092"\nredis = "redis://file:6379"\n')
 
-    settings = load_settings(
-        flags={"blobs": "s3://bucket/x"}, environ={"TRACKLOG_LOG": "memory:"}, cwd=tmp_path
-    )
+    settings = load_settings(flags={"blobs": "s3://bucket/x"}, environ={"TRACKLOG_LOG": "memory:"}, cwd=tmp_path)
 
     assert settings.log.url == "memory:"
     assert settings.redis.address == "redis://file:6379"
@@ -84,9 +80,7 @@ def test_local_paths_are_seen_from_the_directory_given(tmp_path: Path) -> None:
     assert settings.home == "/h"
 
 
-@pytest.mark.parametrize(
-    ("log", "replicas"), [("kafka://h:1", (3, 2)), ("memory:", (1, 1)), ("sqlite:x", (1, 1))]
-)
+@pytest.mark.parametrize(("log", "replicas"), [("kafka://h:1", (3, 2)), ("memory:", (1, 1)), ("sqlite:x", (1, 1))])
 def test_replication_follows_the_kind_of_log(tmp_path: Path, log: str, replicas: tuple[int, int]) -> None:
     topics = load_settings(environ={"TRACKLOG_LOG": log}, cwd=tmp_path).topics
 
@@ -101,16 +95,12 @@ def test_replication_that_was_given_is_kept(tmp_path: Path) -> None:
     assert all(spec.config["flush.messages"] == "1" for spec in settings.topic_specs())
 
 
-@pytest.mark.parametrize(
-    "file", ["[kafka]\nsecurity.protocol = 'SSL'\n", "[kafka]\n'security.protocol' = 'SSL'\n"]
-)
+@pytest.mark.parametrize("file", ["[kafka]\nsecurity.protocol = 'SSL'\n", "[kafka]\n'security.protocol' = 'SSL'\n"])
 def test_kafka_options_pass_through_from_a_file(tmp_path: Path, file: str) -> None:
     write(tmp_path / "tracklog.toml", file)
     environ = {"TRACKLOG_KAFKA_SASL_PASSWORD": "geheim", "TRACKLOG_KAFKA_LINGER_MS": "5"}
 
-    options = load_settings(
-        flags={"kafka.log_level": 6}, environ=environ, cwd=tmp_path
-    ).kafka.client_options()
+    options = load_settings(flags={"kafka.log_level": 6}, environ=environ, cwd=tmp_path).kafka.client_options()
 
     assert options == {
         "security.protocol": "SSL",
@@ -133,9 +123,7 @@ def test_a_boolean_option_is_spelled_as_the_client_spells_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("option", sorted(KAFKA_OPTIONS_FIXED))
-def test_an_option_that_would_undo_a_guarantee_is_refused_with_the_reason(
-    tmp_path: Path, option: str
-) -> None:
+def test_an_option_that_would_undo_a_guarantee_is_refused_with_the_reason(tmp_path: Path, option: str) -> None:
     name = "TRACKLOG_KAFKA_" + option.replace(".", "_").upper()
 
     error = refused(tmp_path, environ={name: "0"})
@@ -154,9 +142,7 @@ def test_an_option_that_would_undo_a_guarantee_is_refused_with_the_reason(
         ("TRACKLOG_TOPICS__PARTITION", "TRACKLOG_TOPICS__PARTITIONS"),
     ],
 )
-def test_an_unknown_variable_is_refused_with_the_nearest_name(
-    tmp_path: Path, name: str, nearest: str
-) -> None:
+def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path, name: str, nearest: str) -> None:
     error = refused(tmp_path, environ={name: "x"})
 
     assert f"{name}: unknown setting" in error.message
@@ -178,9 +164,7 @@ def test_a_flag_that_is_no_setting_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_name_like_nothing_known_points_at_the_list(tmp_path: Path) -> None:
-    assert (
-        refused(tmp_path, environ={"TRACKLOG_ZZZZQQQQ": "1"}).hint == "all settings are in docs/settings.md"
-    )
+    assert refused(tmp_path, environ={"TRACKLOG_ZZZZQQQQ": "1"}).hint == "all settings are in docs/settings.md"
 
 
 @pytest.mark.parametrize(
@@ -213,9 +197,7 @@ def test_a_value_that_cannot_be_is_refused_naming_who_gave_it(
 
 @pytest.mark.parametrize("edge", [1, limits.PARTITIONS_MAX])
 def test_both_edges_of_a_bound_are_allowed(tmp_path: Path, edge: int) -> None:
-    assert (
-        load_settings(flags={"topics.partitions": edge}, environ={}, cwd=tmp_path).topics.partitions == edge
-    )
+    assert load_settings(flags={"topics.partitions": edge}, environ={}, cwd=tmp_path).topics.partitions == edge
 
 
 def test_a_named_file_must_exist_and_a_default_one_need_not(tmp_path: Path) -> None:
@@ -324,7 +306,5 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
         ({"TRACKLOG_REGISTRY": "http://h:1", "TRACKLOG_REGISTRY__FRAMING": "single-object"}, "single-object"),
     ],
 )
-def test_framing_follows_the_registry_unless_said(
-    tmp_path: Path, environ: dict[str, str], framing: str
-) -> None:
+def test_framing_follows_the_registry_unless_said(tmp_path: Path, environ: dict[str, str], framing: str) -> None:
     assert load_settings(environ=environ, cwd=tmp_path).registry.framing_used == framing
