@@ -32,6 +32,8 @@ from tracklog.schemas.topics import BARRIER_ORDER, Barrier, Topics
 from tracklog.schemas.values import Driver, check_trajectory_id
 
 TENANT_DEFAULT: Final = "default"
+QUEUE_RETRY_S: Final = 0.1
+"""How long an append waits for a report before it tries a full queue again."""
 
 
 class EventProducer:
@@ -132,6 +134,7 @@ class EventProducer:
         """Queues an entry; waits while the log's queue is full. The report goes to the entry's pipeline."""
         delivered = partial(self._deliveries.delivered, entry)
         value, headers, _ = entry.encoded
+        deadline: float | None = None
         while True:
             room = self._deliveries.room
             room.clear()
@@ -139,7 +142,19 @@ class EventProducer:
                 self._log.append(self._topic, key, value, headers, delivered)
                 return
             except LogQueueFull:
-                await room.wait()
+                now = self.clock.monotonic_s()
+                deadline = now + self.settings.delivery_timeout_s if deadline is None else deadline
+                if now > deadline:
+                    raise
+                await _wait_for_room(room)
+
+
+async def _wait_for_room(room: asyncio.Event) -> None:
+    """Until a delivery report makes room, or a moment has passed and the queue is worth another try."""
+    try:
+        await asyncio.wait_for(room.wait(), QUEUE_RETRY_S)
+    except TimeoutError:
+        return
 
 
 def _report(entry: Entry, position: Position | None, error: AppendError | None) -> None:

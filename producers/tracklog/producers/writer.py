@@ -98,7 +98,6 @@ class TrajectoryWriter:
             await self._wait_for_report()
         if isinstance(body, OwnershipClaimed):
             raise InvalidEvent("a claim is made by EventProducer.claim", hint="claim the trajectory again")
-        self._guard.pass_on(body)
         return await self._append(
             body, self._turn if turn is None else turn, causes, lamport_seen, inbox_id, inbox_position, ext
         )
@@ -169,6 +168,7 @@ class TrajectoryWriter:
             ext,
         )
         encoded = encode_event(stamp, body, self._producer.framing)
+        self._guard.pass_on(body)
         self._seq, self._hash, self._turn, self._lamport = seq, encoded.hash, turn, lamport
         entry = Entry(self._pipeline, seq, self._epoch, encoded)
         self._pipeline.entries.append(entry)
