@@ -5,10 +5,14 @@ The fold takes what the log holds, irregular or not; a writer does not add to it
 
 from __future__ import annotations
 
+from typing import Final
+
 from tracklog.schemas.errors import InvalidEvent, TrajectoryEnded
 from tracklog.schemas.events import EventBody, ModelReplied, TaskEnded
 from tracklog.schemas.lifecycle import CALL, ENDED, OPEN_INTENT, TRAJECTORY, CallStatus, step_of
 from tracklog.schemas.state import State
+
+_CALL_EVENTS: Final = frozenset(step.split(":")[0] for steps in CALL.values() for step in steps)
 
 
 class Guard:
@@ -30,10 +34,8 @@ class Guard:
             self._propose(body)
         elif isinstance(body, TaskEnded):
             self._check_settled()
-        else:
-            call_id = getattr(body, "call_id", None)
-            if call_id is not None and name != "Annotated":
-                self._move_call(call_id, step)
+        elif name in _CALL_EVENTS:
+            self._move_call(body.call_id, step)  # type: ignore[attr-defined]
         self._status = after
 
     def _misplaced(self, step: str) -> InvalidEvent | TrajectoryEnded:

@@ -26,12 +26,32 @@ def avro_long(number: int) -> bytes:
     if not 0 <= number < 2**63:
         raise InvalidEvent(f"{number} is not a count: it must be from 0 to 2^63 - 1")
     rest = number << 1
+    if rest < 1 << 14:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
+    if 1 << 49 <= rest < 1 << 56:  # a time in microseconds
+        return _eight_groups(rest)
     out = bytearray()
     while rest > 0x7F:
         out.append((rest & 0x7F) | 0x80)
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+def _eight_groups(n: int) -> bytes:
+    low, high = n & 0xFFFFFFF, n >> 28
+    return bytes(
+        (
+            low & 0x7F | 0x80,
+            low >> 7 & 0x7F | 0x80,
+            low >> 14 & 0x7F | 0x80,
+            low >> 21 | 0x80,
+            high & 0x7F | 0x80,
+            high >> 7 & 0x7F | 0x80,
+            high >> 14 & 0x7F | 0x80,
+            high >> 21,
+        )
+    )
 
 
 def avro_string(text: str) -> bytes:

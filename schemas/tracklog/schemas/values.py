@@ -35,7 +35,7 @@ Name = Annotated[str, Field(min_length=1, max_length=limits.TEXT_FIELD_CHARS_MAX
 
 
 _NOT_PRINTABLE = re.compile(
-    "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff]"
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 """Controls, surrogates, and characters that hide or turn others. Written out, because `str.isprintable` knows
 more characters with each version of Python, and every reader must take or refuse the same records."""
