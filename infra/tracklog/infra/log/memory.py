@@ -32,9 +32,7 @@ class Fault(enum.Enum):
     STORE_UNKNOWN = "stored, but reported as AppendUnknown"
     DROP_UNKNOWN = "not stored, and reported as AppendUnknown"
     DELAY = "neither stored nor reported before `release`"
-    DELAY_UNKNOWN = (
-        "reported as AppendUnknown now, and stored by `release`: a broker frozen past the time-out"
-    )
+    DELAY_UNKNOWN = "reported as AppendUnknown now, and stored by `release`: a broker frozen past the time-out"
     REFUSE = "not stored, and reported as AppendRefused"
     QUEUE_FULL = "LogQueueFull raised by the append itself"
 
@@ -96,9 +94,7 @@ class MemoryLog:
             if self._closed:
                 raise ClientFatal(f"the log {self.url} is closed")
             if fault is Fault.QUEUE_FULL or self._open >= self._queue_records_max:
-                raise LogQueueFull(
-                    f"{self._open} appends are open in {self.url}", hint="wait and append again"
-                )
+                raise LogQueueFull(f"{self._open} appends are open in {self.url}", hint="wait and append again")
             self._open += 1
             self._take(append, fault)
             self._ensure_thread()
@@ -200,9 +196,7 @@ class MemoryLog:
             error = AppendRefused(f"an append to {append.partition.topic} was refused (injected)")
         elif fault is not None:
             position = None
-            error = AppendUnknown(
-                f"an append to {append.partition.topic} was not reported in time (injected)"
-            )
+            error = AppendUnknown(f"an append to {append.partition.topic} was not reported in time (injected)")
         assert append.delivered is not None
         self._reports.append(_Report(append.delivered, position, error))
 

@@ -69,9 +69,7 @@ class MemoryStore:
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         with self.changed:
             kept = self.partition(topic, partition)
-            return kept.first + bisect_left(
-                kept.records, timestamp_ms, key=lambda record: record.timestamp_ms
-            )
+            return kept.first + bisect_left(kept.records, timestamp_ms, key=lambda record: record.timestamp_ms)
 
     def store(
         self, partition: Partition, now_ms: int, key: bytes | None, value: bytes | None, headers: Headers
@@ -81,9 +79,7 @@ class MemoryStore:
             if partition.records:
                 now_ms = max(now_ms, partition.records[-1].timestamp_ms)
             offset = partition.bounds.end
-            partition.records.append(
-                Record(partition.topic, partition.index, offset, now_ms, key, value, headers)
-            )
+            partition.records.append(Record(partition.topic, partition.index, offset, now_ms, key, value, headers))
             self.changed.notify_all()
             return Position(partition.index, offset, now_ms)
 

@@ -1,4 +1,4 @@
-"""Offset ranges of a partition: how people write them, reading one, and one append waited for (DESIGN §12)."""
+"""Offset ranges of a partition: how people write them, reading one, and one append waited for."""
 
 from __future__ import annotations
 

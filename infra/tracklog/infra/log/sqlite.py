@@ -54,9 +54,7 @@ class SqliteLog:
     """See `Log`. A process that is frozen inside a transaction stops all writers: they fail closed after the
     busy time-out. Everything acknowledged is on the disk (`synchronous=FULL`), so the barrier is `fsync`."""
 
-    def __init__(
-        self, path: Path, *, now_ms: Callable[[], int], options: SqliteOptions | None = None
-    ) -> None:
+    def __init__(self, path: Path, *, now_ms: Callable[[], int], options: SqliteOptions | None = None) -> None:
         self._path = path
         self._options = options if options is not None else SqliteOptions()
         open_file(path, busy_timeout_s=self._options.busy_timeout_s)
@@ -84,9 +82,7 @@ class SqliteLog:
         slots = self._slots(topic)
         partition = partition_of(key, slots.partitions)
         encoded = encode_headers(headers)
-        self._writer.append(
-            Append(slots.first_slot + partition, partition, key, value, encoded, size, delivered)
-        )
+        self._writer.append(Append(slots.first_slot + partition, partition, key, value, encoded, size, delivered))
 
     def flush(self, timeout_s: float) -> int:
         return self._writer.flush(timeout_s)
@@ -180,18 +176,14 @@ class SqliteLog:
         if slots is None:
             row = self.look(lambda connection: _topic_row(connection, topic))
             if row is None:
-                raise TopicMissing(
-                    f"the topic {topic} is not in {self.url}", hint="create it: tracklog topics apply"
-                )
+                raise TopicMissing(f"the topic {topic} is not in {self.url}", hint="create it: tracklog topics apply")
             slots = self._topics[topic] = TopicSlots(topic, row[1], row[2])
         return slots
 
     def _describe(self, connection: sqlite3.Connection, topic: str) -> TopicInfo:
         row = _topic_row(connection, topic)
         if row is None:
-            raise TopicMissing(
-                f"the topic {topic} is not in {self.url}", hint="create it: tracklog topics apply"
-            )
+            raise TopicMissing(f"the topic {topic} is not in {self.url}", hint="create it: tracklog topics apply")
         topic_id, _, partitions, config = row
         cluster_id = connection.execute("SELECT cluster_id FROM installation").fetchone()[0]
         return TopicInfo(TopicSpec(topic, partitions, 1, json.loads(config)), topic_id, cluster_id, "fsync")
@@ -205,9 +197,7 @@ def _topic_row(connection: sqlite3.Connection, topic: str) -> tuple[str, int, in
 
 
 def _bounds(connection: sqlite3.Connection, slot: int) -> Bounds:
-    row = connection.execute(
-        "SELECT first_offset, next_offset FROM partitions WHERE slot = ?", (slot,)
-    ).fetchone()
+    row = connection.execute("SELECT first_offset, next_offset FROM partitions WHERE slot = ?", (slot,)).fetchone()
     return Bounds(*row)
 
 
@@ -216,9 +206,7 @@ def _offset_at(connection: sqlite3.Connection, slot: int, timestamp_ms: int) -> 
     low, high = _bounds(connection, slot)
     while low < high:
         middle = (low + high) // 2
-        row = connection.execute(
-            "SELECT timestamp_ms FROM records WHERE id = ?", (slot * SPAN + middle,)
-        ).fetchone()
+        row = connection.execute("SELECT timestamp_ms FROM records WHERE id = ?", (slot * SPAN + middle,)).fetchone()
         if row[0] < timestamp_ms:
             low = middle + 1
         else:

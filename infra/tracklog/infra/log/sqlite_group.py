@@ -98,9 +98,7 @@ class SqliteGroup:
 
     def _save(self, connection: sqlite3.Connection, before: GroupTable, after: GroupTable) -> None:
         if after.generation != before.generation:
-            connection.execute(
-                "INSERT OR REPLACE INTO groups VALUES (?, ?, ?)", (*self._key, after.generation)
-            )
+            connection.execute("INSERT OR REPLACE INTO groups VALUES (?, ?, ?)", (*self._key, after.generation))
         self._save_rows(connection, "group_members", "member", before.heartbeats, after.heartbeats)
         self._save_rows(connection, "group_owners", "partition", before.owners, after.owners)
         self._save_rows(connection, "group_offsets", "partition", before.committed, after.committed)
@@ -119,9 +117,7 @@ class SqliteGroup:
             for key, value in after.items()
             if before.get(key) != value
         ]
-        connection.executemany(
-            f"DELETE FROM {table} WHERE group_id = ? AND topic = ? AND {key_column} = ?", gone
-        )
+        connection.executemany(f"DELETE FROM {table} WHERE group_id = ? AND topic = ? AND {key_column} = ?", gone)
         if new:
             marks = ", ".join("?" * len(new[0]))
             connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", new)

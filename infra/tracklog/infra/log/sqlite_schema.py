@@ -19,8 +19,9 @@ APPLICATION_ID: Final = 0x544C4F47  # "TLOG"
 FORMAT_VERSION: Final = 1
 SPAN: Final = 1 << 40
 """Offsets of one partition; 2**40 of 600 bytes would be 600 TB."""
-WAL_PAGES_MAX: Final = 4_000
-"""Pages of 4 KiB in the write-ahead log before a commit also moves them into the file."""
+PAGE_BYTES: Final = 8_192
+WAL_PAGES_MAX: Final = 2_000
+"""Pages in the write-ahead log (16 MiB) before a commit also moves them into the file."""
 _MAGIC: Final = b"SQLite format 3\x00"
 _RETRY_S: Final = 0.01
 
@@ -91,9 +92,7 @@ def read_error(path: Path, error: sqlite3.Error) -> LogError:
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return LogFormatError(f"{path} is not a Tracklog log, or is damaged: {error}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LogUnavailable(
-            f"the log sqlite:{path} stays locked by another process", hint="end that process"
-        )
+        return LogUnavailable(f"the log sqlite:{path} stays locked by another process", hint="end that process")
     return LogUnavailable(f"the log sqlite:{path} cannot be used: {error}")
 
 
@@ -119,6 +118,7 @@ def _check_magic(path: Path) -> None:
 def _ensure_tables(connection: sqlite3.Connection, path: Path, deadline_s: float) -> None:
     if _is_current(connection, path):
         return
+    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
     _enter_wal(connection, path, deadline_s)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -163,7 +163,5 @@ def _enter_wal(connection: sqlite3.Connection, path: Path, deadline_s: float) ->
             pause.wait(_RETRY_S)
             continue
         if mode != "wal":
-            raise LogUnavailable(
-                f"the log sqlite:{path} cannot keep a write-ahead log there", hint="use a local disk"
-            )
+            raise LogUnavailable(f"the log sqlite:{path} cannot keep a write-ahead log there", hint="use a local disk")
         return

@@ -86,10 +86,7 @@ class SqliteWriter:
     def append(self, append: Append) -> None:
         with self._changed:
             self._check_alive()
-            if (
-                self._open >= self._queue_records_max
-                or self._queue_bytes + append.size > self._queue_bytes_max
-            ):
+            if self._open >= self._queue_records_max or self._queue_bytes + append.size > self._queue_bytes_max:
                 raise LogQueueFull(
                     f"{self._open} appends ({self._queue_bytes} bytes) wait for sqlite:{self._path}",
                     hint="wait and append this record again",
@@ -154,9 +151,7 @@ class SqliteWriter:
             raise
         finally:
             refused, unknown = self._surrender()
-            self._fail_all(
-                refused, AppendRefused, f"the writer of sqlite:{self._path} ended before this append"
-            )
+            self._fail_all(refused, AppendRefused, f"the writer of sqlite:{self._path} ended before this append")
             self._fail_all(unknown, AppendUnknown, f"the writer of sqlite:{self._path} ended during a commit")
             self._connection.close()
 

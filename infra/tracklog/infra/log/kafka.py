@@ -1,0 +1,105 @@
+"""`kafka://HOST:PORT`: the log on Apache Kafka, by confluent-kafka (DESIGN §5, §6)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tracklog.infra.log.kafka_admin import KafkaAdmin
+from tracklog.infra.log.kafka_config import KafkaConfig, KafkaStats
+from tracklog.infra.log.kafka_group import GroupProtocol, KafkaMember
+from tracklog.infra.log.kafka_producer import KafkaProducer
+from tracklog.infra.log.kafka_reader import ConsumerPool, KafkaReader
+from tracklog.infra.log.offsets import check_partition
+from tracklog.infra.log.port import Bounds, Delivered, GroupListener, Headers, TopicInfo
+from tracklog.infra.log.record_size import check_record_size
+from tracklog.schemas.errors import InvalidTrajectoryId
+from tracklog.schemas.topics import TopicSpec
+
+CLOSE_TIMEOUT_S: Final = 10.0
+
+
+class KafkaLog:
+    """See `Log`. `options` are librdkafka settings (SASL, TLS, time-outs); those that a guarantee rests on are
+    refused with SettingsError. Opening does not wait for a broker: `ping` does.
+
+    Two options are read by this class: `group.protocol` (`consumer` or `classic`) forces the group protocol,
+    which is otherwise found out by the first member that joins.
+    """
+
+    def __init__(self, servers: str, *, options: Mapping[str, str]) -> None:
+        self.stats: Final = KafkaStats()
+        self._config = KafkaConfig(servers, options, self.stats)
+        self._admin = KafkaAdmin(self._config)
+        self._pool = ConsumerPool(self._config)
+        self._protocol = GroupProtocol(self._config.forced_protocol)
+        self._lock = threading.Lock()
+        self._topics: set[str] = set()
+        self._producer: KafkaProducer | None = None
+
+    @property
+    def url(self) -> str:
+        return self._config.url
+
+    def append(self, topic: str, key: bytes, value: bytes, headers: Headers, delivered: Delivered) -> None:
+        if not key:
+            raise InvalidTrajectoryId("the record key is empty", hint="the key is the trajectory id, in UTF-8")
+        check_record_size(topic, key, value, headers)
+        if topic not in self._topics:
+            self._learn(topic)
+        producer = self._producer
+        if producer is None:
+            producer = self._start_producer()
+        producer.append(topic, key, value, headers, delivered)
+
+    def flush(self, timeout_s: float) -> int:
+        return self._producer.flush(timeout_s) if self._producer is not None else 0
+
+    def partition_count(self, topic: str) -> int:
+        return self._admin.partition_count(topic)
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        return self._admin.bounds(topic, partition)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        return self._admin.offset_at(topic, partition, timestamp_ms)
+
+    def reader(self, topic: str, starts: Mapping[int, int]) -> KafkaReader:
+        count = self.partition_count(topic)
+        for partition in starts:
+            check_partition(topic, partition, count)
+        return KafkaReader(self._pool, topic, starts)
+
+    def group(self, group_id: str, topic: str, listener: GroupListener) -> KafkaMember:
+        self.partition_count(topic)
+        return KafkaMember(self._config, self._protocol, group_id, topic, listener)
+
+    def describe(self, topic: str) -> TopicInfo:
+        return self._admin.describe(topic)
+
+    def create(self, specs: Iterable[TopicSpec]) -> list[str]:
+        return self._admin.create(specs)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        self._admin.delete_records(topic, before)
+
+    def ping(self, timeout_s: float) -> None:
+        self._admin.ping(timeout_s)
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close(CLOSE_TIMEOUT_S)
+        self._pool.close()
+        self._admin.close()
+
+    def _learn(self, topic: str) -> None:
+        """A produce to a topic that is missing may create it on some brokers, so it is asked for first."""
+        self.partition_count(topic)
+        self._topics.add(topic)
+
+    def _start_producer(self) -> KafkaProducer:
+        with self._lock:
+            if self._producer is None:
+                self._producer = KafkaProducer(self._config)
+            return self._producer

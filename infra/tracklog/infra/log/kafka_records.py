@@ -1,0 +1,68 @@
+"""From librdkafka's messages to records and positions; shared by readers and group members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+
+from tracklog.infra.log.kafka_errors import FORBIDDEN, MISSING, OUT_OF_RANGE, request_error
+from tracklog.infra.log.offsets import offset_trimmed
+from tracklog.infra.log.port import Record
+
+
+def fetch(consumer: Consumer, max_records: int, timeout_s: float) -> Sequence[Any]:
+    """Messages and events: waits for the first one, then takes what is there already."""
+    first = consumer.poll(timeout_s)
+    if first is None:
+        return ()
+    if max_records == 1:
+        return (first,)
+    return [first, *consumer.consume(max_records - 1, 0)]
+
+
+def take(messages: Sequence[Any], topic: str, positions: dict[int, int], url: str) -> list[Record]:
+    """The records among `messages`; moves `positions`, also past what is no record (control, aborted).
+
+    Messages of partitions that are not in `positions` were fetched for an earlier assignment and are dropped.
+    """
+    records = []
+    for message in messages:
+        error = message.error()
+        partition = message.partition()
+        offset = message.offset()
+        if error is not None:
+            _take_event(error, topic, partition, offset, positions, url)
+            continue
+        if partition not in positions:
+            continue
+        headers = message.headers()
+        records.append(
+            Record(
+                topic,
+                partition,
+                offset,
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                tuple(headers) if headers else (),
+            )
+        )
+        positions[partition] = offset + 1
+    return records
+
+
+def _take_event(
+    error: KafkaError, topic: str, partition: int, offset: int, positions: dict[int, int], url: str
+) -> None:
+    code = error.code()
+    if code == KafkaError._PARTITION_EOF:
+        if partition in positions:
+            positions[partition] = max(positions[partition], offset)
+    elif code in OUT_OF_RANGE:
+        if partition in positions:
+            raise offset_trimmed(topic, partition, positions[partition])
+    elif error.fatal() or code in MISSING or code in FORBIDDEN:
+        raise request_error(error, f"reading {topic}", url)
+    # Everything else is librdkafka telling of its retries; the error callback has counted it.
