@@ -1,0 +1,71 @@
+"""`python -m benchmarks`: measures on real services on this machine, prints a table, keeps it in RESULTS.md.
+
+Exits 1 when a target is missed. Run it on a quiet machine: it is the only place where times are asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import chain, projecting, services, startup, writing
+from benchmarks.measure import Measure, table
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def on_kafka() -> list[Measure]:
+    with services.kafka() as bootstrap:
+        return writing.measure_kafka(bootstrap)
+
+
+def on_sqlite() -> list[Measure]:
+    with services.scratch() as folder:
+        return writing.measure_sqlite(str(folder / "log.db"))
+
+
+PARTS: dict[str, Callable[[], list[Measure]]] = {
+    "chain": chain.measure_chain,
+    "startup": startup.measure_startup,
+    "sqlite": on_sqlite,
+    "kafka": on_kafka,
+    "projection": projecting.measure_projection,
+    "memory": projecting.measure_memory,
+    "import": startup.measure_import,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=[], help=f"which parts: {', '.join(PARTS)} (default: all)")
+    asked = parser.parse_args().parts
+    unknown = [part for part in asked if part not in PARTS]
+    if unknown:
+        parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    measures: list[Measure] = []
+    for name in asked or PARTS:
+        print(f"-- {name}", file=sys.stderr, flush=True)
+        measures += PARTS[name]()
+    print(table(measures))
+    if not asked:
+        RESULTS.write_text(_page(measures))
+    return 0 if all(m.met for m in measures) else 1
+
+
+def _page(measures: list[Measure]) -> str:
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    when = datetime.now(UTC).date().isoformat()
+    return (
+        "# Measured\n\n"
+        f"`make bench`, {when}, on {machine}; broker, store and program on the same machine.\n\n"
+        f"{table(measures)}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
