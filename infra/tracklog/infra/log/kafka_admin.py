@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -23,6 +23,20 @@ from tracklog.schemas.topics import TopicSpec, barrier_of
 REQUEST_TIMEOUT_S: Final = 8.0
 """Every request ends within it; an absent broker is an error within ten seconds."""
 _LEADER_POLL_S: Final = 0.05
+_NO_LEADER_YET: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+"""Answers that pass by themselves; the topic is known to exist when they are met."""
+
+T = TypeVar("T")
 
 
 class KafkaAdmin:
@@ -48,24 +62,21 @@ class KafkaAdmin:
         """The end is the last stable offset, because the consumer that asks is read_committed."""
         check_partition(topic, partition, self.partition_count(topic))
         what = f"bounds of {topic}, partition {partition}"
-        try:
-            found = self._consumer().get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S, cached=False
-            )
-        except KafkaException as error:
-            raise request_error(error.args[0], what, self._url) from error
+        place = TopicPartition(topic, partition)
+        found = self._ask_leader(
+            lambda: self._consumer().get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S, cached=False), what
+        )
         if found is None:
             raise self._silent(what, REQUEST_TIMEOUT_S)
         return Bounds(*found)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         bounds = self.bounds(topic, partition)
-        try:
-            found = self._consumer().offsets_for_times(
-                [TopicPartition(topic, partition, max(0, timestamp_ms))], timeout=REQUEST_TIMEOUT_S
-            )[0]
-        except KafkaException as error:
-            raise request_error(error.args[0], f"offset by time in {topic}", self._url) from error
+        place = TopicPartition(topic, partition, max(0, timestamp_ms))
+        found = self._ask_leader(
+            lambda: self._consumer().offsets_for_times([place], timeout=REQUEST_TIMEOUT_S)[0],
+            f"offset by time in {topic}",
+        )
         if found.error is not None:
             raise request_error(found.error, f"offset by time in {topic}", self._url)
         return found.offset if 0 <= found.offset < bounds.end else bounds.end
@@ -174,6 +185,17 @@ class KafkaAdmin:
                     raise
             if time.monotonic() >= deadline:
                 raise self._silent(f"the leaders of {topic}", REQUEST_TIMEOUT_S)
+            self._waiting.wait(_LEADER_POLL_S)
+
+    def _ask_leader(self, ask: Callable[[], T], what: str) -> T:
+        """Asks again while the partition has no leader that knows it is one: after creation, after a failover."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() >= deadline:
+                    raise request_error(error.args[0], what, self._url) from error
             self._waiting.wait(_LEADER_POLL_S)
 
     def _result(self, future: Any, what: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
