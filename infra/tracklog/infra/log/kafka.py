@@ -13,11 +13,13 @@ from tracklog.infra.log.kafka_producer import KafkaProducer
 from tracklog.infra.log.kafka_reader import ConsumerPool, KafkaReader
 from tracklog.infra.log.offsets import check_partition
 from tracklog.infra.log.port import Bounds, Delivered, GroupListener, Headers, TopicInfo
-from tracklog.infra.log.record_size import check_record_size
+from tracklog.infra.log.record_size import RECORD_BYTES_MAX, check_record_size
 from tracklog.schemas.errors import InvalidTrajectoryId
 from tracklog.schemas.topics import TopicSpec
 
 CLOSE_TIMEOUT_S: Final = 10.0
+_SURELY_FITS_BYTES: Final = RECORD_BYTES_MAX // 2
+"""Below it the size is left to librdkafka, which counts headers faster than Python."""
 
 
 class KafkaLog:
@@ -45,7 +47,8 @@ class KafkaLog:
     def append(self, topic: str, key: bytes, value: bytes, headers: Headers, delivered: Delivered) -> None:
         if not key:
             raise InvalidTrajectoryId("the record key is empty", hint="the key is the trajectory id, in UTF-8")
-        check_record_size(topic, key, value, headers)
+        if len(value) > _SURELY_FITS_BYTES:
+            check_record_size(topic, key, value, headers)
         if topic not in self._topics:
             self._learn(topic)
         producer = self._producer
