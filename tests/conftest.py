@@ -8,12 +8,14 @@
 | `redis_url` | session | URL of a server shared by all tests |
 | `redis_db` | test | the same URL, the database emptied before and after |
 | `valkey_factory` | test | `make(**options)` -> a started `ValkeyServer` to freeze, kill, wipe, restart |
+| `registry_url` | session | the Confluent API of a real schema registry (Apicurio) shared by all tests |
 | `fresh_prefix` | test | a prefix for topics, groups and keys that no other test or run uses |
 | `log_urls` | test | `log_urls("sqlite" / "kafka" / "memory")` -> the URL of such a log |
 
 A missing service skips with its reason on a laptop and fails where CI=true. `TRACKLOG_TEST_KAFKA` (host:port)
 and `TRACKLOG_TEST_REDIS` (a URL whose database is empty) name services that run already; else Kafka comes
-from Docker where an engine answers, else from Maven's jars, which are kept in `.tracklog/kafka-libs`.
+from Docker where an engine answers, else from Maven's jars, which are kept in `.tracklog/kafka-libs`. The
+registry is 160 MB, so it is fetched only in CI or when `-m registry` asks for it; once there it is always used.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ import pytest
 import redis
 import yaml
 
+from tests.support.apicurio import JAVA_MAJOR_MIN as APICURIO_JAVA_MAJOR_MIN
+from tests.support.apicurio import Apicurio, apicurio_path, fetch_apicurio
 from tracklog.infra.stack.java import find_java
 from tracklog.infra.stack.kafka_libs import fetch_libs
 from tracklog.infra.stack.kafka_probe import brokers_of
@@ -42,6 +46,7 @@ from tracklog.schemas.errors import StackError
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBS_CACHE = ROOT / ".tracklog" / "kafka-libs"
+REGISTRY_CACHE = ROOT / ".tracklog" / "apicurio"
 COMPOSE = ROOT / "infra" / "compose.yaml"
 SESSION_TOKEN = secrets.token_hex(3)
 CONTAINER_TIMEOUT_S = 90.0
@@ -68,18 +73,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.kafka)
         if asked & REDIS_FIXTURES:
             item.add_marker(pytest.mark.redis)
+        if "registry_url" in asked:
+            item.add_marker(pytest.mark.registry)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fetches the jars before the first test starts, outside of any test's time-out."""
-    wanted = any(item.get_closest_marker("kafka") is not None for item in session.items)
-    if wanted and not session.config.option.collectonly and "TRACKLOG_TEST_KAFKA" not in os.environ:
-        try:
+    """Fetches jars before the first test starts, outside of any test's time-out."""
+    if session.config.option.collectonly:
+        return
+    marks = {mark.name for item in session.items for mark in item.iter_markers()}
+    try:
+        if "kafka" in marks and "TRACKLOG_TEST_KAFKA" not in os.environ:
             fetch_libs(LIBS_CACHE)
-        except StackError as error:
-            warnings.warn(
-                f"no Kafka jars yet: {error}", stacklevel=1
-            )  # the fixtures skip or fail with the reason
+        if "registry" in marks and registry_wanted(session.config):
+            fetch_apicurio(REGISTRY_CACHE)
+    except StackError as error:
+        warnings.warn(f"not all jars are there: {error}", stacklevel=1)  # the fixtures skip or fail with the reason
 
 
 @pytest.fixture
@@ -97,9 +106,7 @@ def kafka_libs() -> Path:
 
 
 @pytest.fixture(scope="session")
-def kafka_bootstrap(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def kafka_bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     given = os.environ.get("TRACKLOG_TEST_KAFKA")
     if given is not None:
         yield given
@@ -136,9 +143,7 @@ def kafka_container() -> Iterator[str]:
     service = yaml.safe_load(COMPOSE.read_text())["services"]["kafka"]
     port = free_ports(1)[0]
     environment = service["environment"] | {"KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://{LOOPBACK}:{port}"}
-    container = DockerContainer(service["image"], ports=None).with_kwargs(
-        ports={"9092/tcp": (LOOPBACK, port)}
-    )
+    container = DockerContainer(service["image"], ports=None).with_kwargs(ports={"9092/tcp": (LOOPBACK, port)})
     for name, value in environment.items():
         container.with_env(name, value)
     with container:
@@ -171,9 +176,7 @@ def clusters(home: Path, libs: Path) -> Iterator[ClusterFactory]:
 
 
 @pytest.fixture(scope="module")
-def kafka_cluster_factory(
-    kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ClusterFactory]:
+def kafka_cluster_factory(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
     with clusters(tmp_path_factory.mktemp("kafka"), kafka_libs) as make:
         yield make
 
@@ -182,6 +185,27 @@ def kafka_cluster_factory(
 def kafka_server(kafka_libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     with clusters(tmp_path_factory.mktemp("kafka"), kafka_libs) as make:
         yield make()
+
+
+@pytest.fixture(scope="session")
+def registry_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if not registry_wanted(request.config):
+        pytest.skip("the Apicurio registry (160 MB) is not fetched yet: `pytest -m registry` does it")
+    try:
+        find_java(APICURIO_JAVA_MAJOR_MIN)
+        program = fetch_apicurio(REGISTRY_CACHE)
+    except StackError as error:
+        missing_service(str(error))
+    server = Apicurio(tmp_path_factory.mktemp("apicurio"), program)
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+
+
+def registry_wanted(config: pytest.Config) -> bool:
+    asked_for = config.option.markexpr.strip() == "registry"
+    return asked_for or os.environ.get("CI") == "true" or apicurio_path(REGISTRY_CACHE).is_dir()
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,8 @@
     |   +-- StoreUnavailable
     |   +-- StoreUnsafe           evicts keys, or another setting that loses data
     |   +-- StoreConflict         the stored position moved under the writer
+    +-- RegistryError             the schema registry                                  exit 3
+    |   +-- SchemaIncompatible    a schema that its subject's other versions do not allow
     +-- StackError                the local stack could not be started                 exit 3
 
 `definite` answers one question about a write: did it surely not happen? True means it did not; False
@@ -179,6 +181,13 @@ class StoreUnsafe(StoreError): ...
 
 
 class StoreConflict(StoreError): ...
+
+
+class RegistryError(TracklogError):
+    exit_code = 3
+
+
+class SchemaIncompatible(RegistryError): ...
 
 
 class StackError(TracklogError):

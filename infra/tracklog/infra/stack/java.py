@@ -1,4 +1,4 @@
-"""Finding a Java runtime that is new enough, and Maven."""
+"""Finding a Java runtime that is new enough."""
 
 from __future__ import annotations
 
@@ -33,17 +33,6 @@ def find_java(major_min: int) -> Path:
         f"Java {major_min} or newer is needed: {found}",
         hint=f"install a Java runtime {major_min}+, e.g. Debian's package default-jre-headless",
     )
-
-
-def find_maven() -> Path:
-    """Raises StackError when `mvn` is not on the PATH."""
-    mvn = shutil.which("mvn")
-    if mvn is None:
-        raise StackError(
-            "Maven is needed once to fetch Kafka's jars, and there is no `mvn` on the PATH",
-            hint="install the package maven, or use infra/compose.yaml with Docker, or the embedded log",
-        )
-    return Path(mvn)
 
 
 def _candidates() -> Iterator[Path]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tracklog.infra.stack.file_lock import file_lock
-from tracklog.infra.stack.kafka_libs import FETCH_TIMEOUT_S, fetch_libs, libs_path
+from tracklog.infra.stack.kafka_libs import fetch_libs, libs_path
 from tracklog.infra.stack.kafka_server import START_TIMEOUT_S, KafkaServer
+from tracklog.infra.stack.maven import FETCH_TIMEOUT_S
 from tracklog.infra.stack.valkey_server import ValkeyServer
 
 LOCK_TIMEOUT_S: Final = FETCH_TIMEOUT_S + START_TIMEOUT_S

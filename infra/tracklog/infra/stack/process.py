@@ -167,10 +167,13 @@ class ServerProcess:
         return int(line)
 
     def _spawn_free(self, argv: Sequence[str], env: Mapping[str, str] | None) -> int:
-        with self.log_path.open("ab") as log:
-            child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
-            )
+        try:
+            with self.log_path.open("ab") as log:
+                child = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+                )
+        except OSError as error:
+            raise StackError(f"{self.name} could not be started: {error}") from error
         _detached.append(child)
         return child.pid
 
