@@ -1,0 +1,78 @@
+"""Recorded runs from files and folders, by the endings of their names."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from tracklog.producers.importers.chat import parse_chat_jsonl
+from tracklog.producers.importers.run import BadRun, Run
+from tracklog.producers.importers.traj import parse_traj
+
+RUN_BYTES_MAX: Final = 256 * 1024 * 1024
+"""One recorded run is held in memory whole."""
+CHAT_ENDINGS: Final = (".jsonl", ".ndjson")
+TRAJ_ENDING: Final = ".traj"
+PACKED: Final = ".xz"
+
+
+def read_runs(paths: Iterable[Path], *, agent: str = "", model: str = "") -> Iterator[Run | BadRun]:
+    """The runs in files, and in all known files under folders, by name. Each may be packed with xz.
+
+    Reads as it goes. What cannot be read comes as a BadRun that names the file; the rest goes on.
+    """
+    for path in paths:
+        if path.is_dir():
+            yield from _folder(path, agent, model)
+        else:
+            yield from _file(path, agent, model)
+
+
+def _folder(folder: Path, agent: str, model: str) -> Iterator[Run | BadRun]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and _kind(path)]
+    if not files:
+        yield BadRun(file=str(folder), line=0, reason="the folder holds no .jsonl and no .traj file")
+    for path in files:
+        yield from _file(path, agent, model)
+
+
+def _file(path: Path, agent: str, model: str) -> Iterator[Run | BadRun]:
+    kind = _kind(path)
+    if not kind:
+        yield BadRun(
+            file=str(path), line=0, reason="not a known kind of file: .jsonl, .ndjson or .traj, or .xz of them"
+        )
+        return
+    try:
+        with _opened(path) as file:
+            if kind == TRAJ_ENDING:
+                yield _traj(file, path)
+            else:
+                yield from parse_chat_jsonl(_lines(file), str(path), agent=agent, model=model)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        yield BadRun(file=str(path), line=0, reason=f"cannot be read: {reason}")
+
+
+def _kind(path: Path) -> str:
+    ending = Path(path.name.removesuffix(PACKED)).suffix
+    return ending if ending in (*CHAT_ENDINGS, TRAJ_ENDING) else ""
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return lzma.open(path) if path.suffix == PACKED else path.open("rb")
+
+
+def _traj(file: IO[bytes], path: Path) -> Run | BadRun:
+    data = file.read(RUN_BYTES_MAX + 1)
+    if len(data) > RUN_BYTES_MAX:
+        return BadRun(file=str(path), line=0, reason=f"a run of more than {RUN_BYTES_MAX} bytes")
+    return parse_traj(data, str(path))
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines with their ends. A line above the bound comes in pieces, none of which is JSON."""
+    while line := file.readline(RUN_BYTES_MAX):
+        yield line
