@@ -1,0 +1,342 @@
+"""One loop for everything that owns partitions: processors, dispatchers, routers, workers, exporters (DESIGN §6).
+
+It reads one topic, as a member of a group (`run`) or with partitions assigned by hand (`drain`), and hands
+batches to its `Owner`, which stores state and position in one step. What the owner has stored is the only start
+position there is; the group's commits are a hint for people's tools.
+
+    assigned     restore: the owner says where to go on
+    batch        fold: the owner writes state and position, or raises and nothing has happened
+    conflict     somebody else moved the stored position (a zombie, a wipe, a rollback): restore, and read again
+    outage       store or log away: wait with back-off, keep the place, give up after OUTAGE_S_MAX
+    revoked      forget; what was read and not folded is dropped, its next owner reads it
+    fatal        ClientFatal leaves the loop: the process ends with its exit code
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from tracklog.infra.clock import Clock
+from tracklog.infra.log.port import Log, Record
+from tracklog.infra.partition_loop_progress import Progress
+from tracklog.infra.settings_sections import LoopSettings
+from tracklog.schemas.errors import (
+    AppendUnknown,
+    ClientFatal,
+    LogError,
+    LogQueueFull,
+    LogUnavailable,
+    OffsetTrimmed,
+    StoreConflict,
+    StoreUnavailable,
+)
+
+T = TypeVar("T")
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of values handed to the owner in one step, or one record: bounds what one store call carries."""
+OUTAGE_S_MAX: Final = 120.0
+"""How long the loop waits for a store or a log that went away. Below the 300 s after which a group takes a member
+that does not poll for stuck, and time enough for a failover or a restart."""
+RETRY_FIRST_S: Final = 0.1
+RETRY_MAX_S: Final = 5.0
+HINT_INTERVAL_S: Final = 1.0
+IDLE_FOLD_S: Final = 5.0
+"""How often an idle partition's stored position is confirmed: finds a wiped store without waiting for a record."""
+CONFLICTS_MAX: Final = 20
+"""Conflicts in a row on one partition without the stored position moving: then it is no race but a defect."""
+
+OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull)
+
+
+class Owner(Protocol):
+    """What is done with the partitions. Called by the loop's thread only."""
+
+    def restore(self, partition: int) -> int:
+        """Ownership begins: the offset to go on from, as stored; 0 when nothing is."""
+
+    def fold(self, partition: int, records: Sequence[Record], position: int) -> None:
+        """Takes records in and stores `position`, the offset to go on from after them, in the same step.
+
+        Without records it only confirms or moves the stored position. Raises StoreConflict when that is not
+        where this owner left it, StoreUnavailable when nothing can be said: the same call then comes again.
+        """
+
+    def forget(self, partition: int) -> None:
+        """Ownership has ended, or the stored state moved: drops what is kept in memory."""
+
+
+class Source(Protocol):
+    """What a Reader and a GroupMember have in common."""
+
+    def poll(self, max_records: int, timeout_s: float) -> list[Record]: ...
+    def position(self, partition: int) -> int: ...
+    def seek(self, partition: int, offset: int) -> None: ...
+
+
+class PartitionLoop:
+    """See the module. `positions` are those stored, by owned partition; `trimmed` counts offsets that were no
+    longer in the log when they were to be read. Both, and `progress`, may be read by other threads."""
+
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        owner: Owner,
+        *,
+        clock: Clock,
+        settings: LoopSettings | None = None,
+        outage_s_max: float = OUTAGE_S_MAX,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._owner = owner
+        self._clock = clock
+        self._settings = settings if settings is not None else LoopSettings()
+        self._outage_s_max = outage_s_max
+        self.progress = Progress(clock, self._settings.stall_timeout_s)
+        self.positions: dict[int, int] = {}
+        self.trimmed: dict[int, int] = {}
+        self._pending: dict[int, list[Record]] = {}
+        self._conflicts: dict[int, tuple[int, int]] = {}
+        self._stop = threading.Event()
+        self._confirmed_s = self._checked_s = clock.monotonic_s()
+
+    def run(self, group_id: str, stop: threading.Event) -> None:
+        """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises."""
+        self._stop = stop
+        listener = _Listener(self)
+        member = listener.member = self._log.group(group_id, self._topic, listener)
+        hinted: dict[int, int] = {}
+        hinted_s = self._clock.monotonic_s()
+        try:
+            while not stop.is_set():
+                self._step(member, self._settings.batch_wait_s)
+                if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.positions:
+                    hinted, hinted_s = dict(self.positions), self._clock.monotonic_s()
+                    listener.hint(hinted)
+        finally:
+            member.close()
+
+    def drain(
+        self,
+        until: Mapping[int, int] | None = None,
+        *,
+        partitions: Iterable[int] | None = None,
+        stop: threading.Event | None = None,
+    ) -> dict[int, int]:
+        """Reads partitions, assigned by hand, up to the offsets `until` (exclusive), and returns the positions.
+
+        Without `until`, to the ends found now; without `partitions` either, all of the topic. Uses no group and
+        commits nothing but what the owner stores. Ends early when `stop` is set.
+        """
+        self._stop = stop if stop is not None else threading.Event()
+        ends = dict(until) if until is not None else self._ends(partitions)
+        reader = self._log.reader(self._topic, {p: self._own(p) for p in ends})
+        try:
+            while not self._stop.is_set() and any(self.positions[p] < end for p, end in ends.items()):
+                self._step(reader, 0.0, ends)
+            return dict(self.positions)
+        finally:
+            reader.close()
+            for partition in ends:
+                self._disown(partition)
+
+    def _ends(self, partitions: Iterable[int] | None) -> dict[int, int]:
+        wanted = range(self._log.partition_count(self._topic)) if partitions is None else partitions
+        return {p: self._log.bounds(self._topic, p).end for p in wanted}
+
+    def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
+        self._fill(source, batch_wait_s)
+        idle = not self._pending
+        for partition in sorted(self._pending):
+            records = self._pending.pop(partition)
+            self._fold(source, partition, records, ends)
+        if idle:
+            self._fold_idle(source, ends)
+        self._check(source)
+
+    def _fill(self, source: Source, batch_wait_s: float) -> None:
+        """Polls until the batch is full, or its time is over. Ownership may change in here: see `_Listener`."""
+        left = self._settings.batch_records_max
+        size_bytes = 0
+        timeout_s = self._settings.poll_timeout_s
+        deadline_s: float | None = None
+        while left > 0 and size_bytes < BATCH_BYTES_MAX and timeout_s >= 0 and not self._stop.is_set():
+            records = self._poll(source, left, timeout_s)
+            self.progress.polled()
+            if not records:
+                return
+            for record in records:
+                self._pending.setdefault(record.partition, []).append(record)
+                size_bytes += len(record.value or b"")
+            left -= len(records)
+            now = self._clock.monotonic_s()
+            deadline_s = now + batch_wait_s if deadline_s is None else deadline_s
+            timeout_s = deadline_s - now if batch_wait_s > 0 else -1.0
+
+    def _poll(self, source: Source, max_records: int, timeout_s: float) -> list[Record]:
+        try:
+            return self._patiently(lambda: source.poll(max_records, timeout_s))
+        except OffsetTrimmed:
+            if not self._pass_trimmed(source):
+                raise
+            return []
+
+    def _pass_trimmed(self, source: Source) -> bool:
+        """Goes on at the first offset kept, where a prefix was deleted under the position; False if none was."""
+        passed = False
+        for partition in list(self.positions):
+            first = self._log.bounds(self._topic, partition).first
+            behind = first - source.position(partition)
+            if behind > 0:
+                self._count_trimmed(partition, behind)
+                source.seek(partition, first)
+                passed = True
+        return passed
+
+    def _count_trimmed(self, partition: int, offsets: int) -> None:
+        self.trimmed[partition] = self.trimmed.get(partition, 0) + offsets
+
+    def _fold(self, source: Source, partition: int, records: list[Record], ends: Mapping[int, int] | None) -> None:
+        if partition not in self.positions:
+            return
+        position = source.position(partition)
+        if ends is not None and position > ends[partition]:
+            position = max(ends[partition], self.positions[partition])
+            records = [r for r in records if r.offset < position]
+        try:
+            for batch, after in _batches(records, position):
+                self._store(partition, batch, after)
+        except StoreConflict as conflict:
+            self._read_again(source, partition, conflict)
+
+    def _fold_idle(self, source: Source, ends: Mapping[int, int] | None) -> None:
+        """Stores positions that moved past records nobody is shown, and confirms the others now and then."""
+        now = self._clock.monotonic_s()
+        confirm = now - self._confirmed_s >= IDLE_FOLD_S
+        if confirm:
+            self._confirmed_s = now
+        for partition in list(self.positions):
+            if confirm or source.position(partition) > self.positions[partition]:
+                self._fold(source, partition, [], ends)
+
+    def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
+        self._patiently(lambda: self._owner.fold(partition, records, position))
+        if position > self.positions[partition]:
+            self.positions[partition] = position
+            self._conflicts.pop(partition, None)
+            self.progress.got_on((partition,))
+
+    def _read_again(self, source: Source, partition: int, conflict: StoreConflict) -> None:
+        self._owner.forget(partition)
+        start = self._start(partition)
+        before, count = self._conflicts.get(partition, (-1, 0))
+        count = count + 1 if start == before else 1
+        if count > CONFLICTS_MAX:
+            raise conflict
+        self._conflicts[partition] = (start, count)
+        self.positions[partition] = start
+        source.seek(partition, start)
+
+    def _start(self, partition: int) -> int:
+        position = self._patiently(lambda: self._owner.restore(partition))
+        bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
+        if position > bounds.end:
+            raise OffsetTrimmed(
+                f"{self._topic}, partition {partition}: the store is at offset {position}, the log ends at"
+                f" {bounds.end}",
+                hint="was the log replaced, or cut? Drop what was made from it, or use another prefix",
+            )
+        if position < bounds.first:
+            self._count_trimmed(partition, bounds.first - position)
+        return max(position, bounds.first)
+
+    def _own(self, partition: int) -> int:
+        start = self.positions[partition] = self._start(partition)
+        self.progress.got_on((partition,))
+        return start
+
+    def _disown(self, partition: int) -> None:
+        self._pending.pop(partition, None)
+        self._conflicts.pop(partition, None)
+        if self.positions.pop(partition, None) is not None:
+            self.progress.gave_up(partition)
+            self._owner.forget(partition)
+
+    def _check(self, source: Source) -> None:
+        """A partition without anything to read is no stalled one; nor is one of a log that cannot be asked."""
+        now = self._clock.monotonic_s()
+        if now - self._checked_s < self._settings.stall_timeout_s / 4:
+            return
+        self._checked_s = now
+        try:
+            ends = self._ends(list(self.positions))
+        except LogUnavailable:
+            self.progress.got_on(list(self.positions))
+            return
+        self.progress.got_on([p for p, end in ends.items() if source.position(p) >= end])
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        """Tries again while store or log are away. Raises their error after the bound, or when told to stop."""
+        deadline_s: float | None = None
+        delay_s = RETRY_FIRST_S
+        while True:
+            try:
+                return action()
+            except OUTAGES:
+                now = self._clock.monotonic_s()
+                deadline_s = now + self._outage_s_max if deadline_s is None else deadline_s
+                if now >= deadline_s or self._stop.is_set():
+                    raise
+            self._stop.wait(min(delay_s, max(0.0, deadline_s - now)))
+            delay_s = min(delay_s * 2, RETRY_MAX_S)
+
+
+class _Listener:
+    """Ownership as the group tells it, inside `poll` and `close`, on the loop's thread."""
+
+    def __init__(self, loop: PartitionLoop) -> None:
+        self._loop = loop
+        self.member: HintedMember | None = None
+        self.hints_refused = 0
+
+    def assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        return {partition: self._loop._own(partition) for partition in partitions}
+
+    def revoked(self, partitions: Sequence[int]) -> None:
+        self.hint({p: self._loop.positions[p] for p in partitions if p in self._loop.positions})
+        self.lost(partitions)
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self._loop._disown(partition)
+
+    def hint(self, positions: Mapping[int, int]) -> None:
+        """A commit that fails costs nothing but the hint; a client that is finished does."""
+        if self.member is None or not positions:
+            return
+        try:
+            self.member.commit(positions)
+        except ClientFatal:
+            raise
+        except LogError:
+            self.hints_refused += 1
+
+
+class HintedMember(Protocol):
+    def commit(self, positions: Mapping[int, int]) -> None: ...
+
+
+def _batches(records: Sequence[Record], position: int) -> Iterator[tuple[Sequence[Record], int]]:
+    """Cuts records by BATCH_BYTES_MAX; each piece with the position after it."""
+    start, size_bytes = 0, 0
+    for index, record in enumerate(records):
+        value_bytes = len(record.value or b"")
+        if index > start and size_bytes + value_bytes > BATCH_BYTES_MAX:
+            yield records[start:index], record.offset
+            start, size_bytes = index, 0
+        size_bytes += value_bytes
+    yield records[start:], position

@@ -1,0 +1,143 @@
+"""The store: each batch of a partition in one guarded script, states and position together (DESIGN §10).
+
+The script does nothing unless the stored checkpoint is the one this writer left there. So a batch that comes twice
+is harmless, a former owner cannot write, and a store that was wiped, rolled back or failed over is noticed at the
+next batch: StoreConflict, and the log is read again from what the store says now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+from tracklog.infra.clock import Entropy
+from tracklog.infra.redis_client import RedisClient, store_errors
+from tracklog.infra.redis_script import Argument, RedisScript, ask
+from tracklog.processors.store_keys import StoreKeys, pointer_key
+from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Write, own_fields
+from tracklog.schemas.errors import StoreConflict
+
+SCAN_KEYS: Final = 1000
+
+
+class Checkpoint(NamedTuple):
+    """How far a partition is folded: `position` is the next offset. `incarnation` is drawn when a partition is
+    first written, so a store that was wiped and filled again is another one; `source` names the log."""
+
+    incarnation: str
+    position: int
+    source: str
+
+
+class RedisStore:
+    """One version of one projection. `source` names the topic it is folded from, for good."""
+
+    def __init__(self, client: RedisClient, keys: StoreKeys, *, source: str, entropy: Entropy) -> None:
+        self._client = client
+        self.keys = keys
+        self.source = source
+        self._entropy = entropy
+        self._commit = RedisScript(client, _script())
+
+    def checkpoint(self, partition: int) -> Checkpoint | None:
+        """What is stored; None for nothing."""
+        (answer,) = ask(self._client, [("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields)])
+        return checkpoint_of(answer)
+
+    def load(self, partition: int, trajectory_ids: Sequence[str]) -> list[Mapping[bytes, bytes]]:
+        """Each trajectory's own fields, in one round trip; empty for those that are not there."""
+        if not trajectory_ids:
+            return []
+        base = self.keys.base(partition)
+        return ask(self._client, [("HGETALL", base + own_fields(one)) for one in trajectory_ids])
+
+    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
+        """Writes a batch and moves the position to `position`; all of it, or nothing.
+
+        Raises StoreConflict when the stored checkpoint is not `expected` (None: nothing stored). After
+        StoreUnavailable it may have been written: say it again, and a StoreConflict tells that it was.
+        """
+        incarnation = self._entropy.nonce().hex() if expected is None else expected.incarnation
+        batch = _Batch(self.keys.base(partition), self.keys.checkpoint(partition))
+        for write in writes:
+            batch.add(write)
+        guard = ("", "") if expected is None else (expected.incarnation, expected.position)
+        answer = self._commit(batch.keys, [*guard, incarnation, position, self.source, *batch.arguments])
+        if answer != 1:
+            raise StoreConflict(
+                f"{self.keys.base(partition)}* moved under its writer: at {_where(*answer)}, expected {_where(*guard)}"
+            )
+        return Checkpoint(incarnation, position, self.source)
+
+    def publish(self, partitions: int, *, replace: bool = False) -> None:
+        """Points readers to this version; without `replace` only when they are pointed nowhere."""
+        pointer = pointer_key(self.keys.prefix, self.keys.name)
+        set_field = "HSET" if replace else "HSETNX"
+        commands = [(set_field, pointer, "version", self.keys.version), ("HSET", pointer, "partitions", partitions)]
+        ask(self._client, commands)
+
+    def drop(self, partition: int) -> int:
+        """Deletes all that is stored of a partition, checkpoint first; returns how many keys."""
+        count = 0
+        with store_errors(self._client):
+            count += _number(self._client.delete(self.keys.checkpoint(partition)))
+            for key in self._client.scan_iter(match=self.keys.key(partition, "*"), count=SCAN_KEYS):
+                count += _number(self._client.unlink(key))
+        return count
+
+
+class _Batch:
+    """Writes as the script's flat arguments; keys are named by their place among KEYS."""
+
+    def __init__(self, base: str, checkpoint: str) -> None:
+        self._base = base
+        self._places: dict[str, int] = {}
+        self.keys = [checkpoint]
+        self.arguments: list[Argument] = []
+
+    def add(self, write: Write) -> None:
+        add = self.arguments.extend
+        match write:
+            case SetFields(key, fields):
+                add(("set", self._place(key), len(fields)))
+                for item in fields.items():
+                    add(item)
+            case Rank(keys, member, score):
+                add(("rank", score, member, len(keys), *map(self._place, keys)))
+            case Unrank(keys, member):
+                add(("unrank", member, len(keys), *map(self._place, keys)))
+            case Extend(key, data):
+                add(("extend", self._place(key), data))
+            case Keep(key, sizes, member, entries, count_max, bytes_max, expire_at_ms):
+                places = self._place(key), self._place(sizes)
+                add(("keep", *places, member, count_max, bytes_max, expire_at_ms, len(entries)))
+                add(entries)
+
+    def _place(self, key: str) -> int:
+        place = self._places.get(key)
+        if place is None:
+            self.keys.append(self._base + key)
+            place = self._places[key] = len(self.keys)
+        return place
+
+
+def checkpoint_of(answer: Sequence[bytes | None]) -> Checkpoint | None:
+    """From the answer to HMGET incarnation position source."""
+    incarnation, position, source = answer
+    if incarnation is None or position is None or source is None:
+        return None
+    return Checkpoint(incarnation.decode(), int(position), source.decode())
+
+
+def _script() -> str:
+    return (resources.files("tracklog.processors") / "guarded_commit.lua").read_text(encoding="utf-8")
+
+
+def _where(incarnation: str | bytes, position: str | bytes | int) -> str:
+    shown = position.decode() if isinstance(position, bytes) else str(position)
+    return f"offset {shown}" if shown else "nothing"
+
+
+def _number(answer: Any) -> int:
+    return int(answer)

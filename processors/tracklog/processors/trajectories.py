@@ -1,0 +1,47 @@
+"""The built-in processor: state, indexes and warm log of every trajectory, from one reading of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tracklog.infra.settings_sections import ProjectionSettings
+from tracklog.processors.indexes import index_writes
+from tracklog.processors.processor import Seen
+from tracklog.processors.trajectory import Trajectory, see, state_write, trajectory_from
+from tracklog.processors.warm_log import WarmLogBounds, warm_log_writes
+from tracklog.processors.writes import Write
+from tracklog.schemas.state import State
+
+NAME: Final = "trajectories"
+VERSION: Final = 1
+
+
+class Trajectories:
+    """See `Processor`. Settings bound what is kept of each trajectory; they change nothing that is derived."""
+
+    name = NAME
+    version = VERSION
+    reads: frozenset[str] | None = None
+
+    def __init__(self, settings: ProjectionSettings | None = None) -> None:
+        given = settings if settings is not None else ProjectionSettings()
+        self._bounds = WarmLogBounds(
+            events_max=given.warm_log_events_max,
+            bytes_max=given.warm_log_bytes_max,
+            age_ms=round(given.warm_log_age_s * 1000),
+        )
+
+    def start(self, trajectory_id: str) -> Trajectory:
+        return Trajectory(State(trajectory_id))
+
+    def apply(self, state: Trajectory, seen: Seen) -> Trajectory:
+        return see(state, seen)
+
+    def load(self, trajectory_id: str, fields: Mapping[bytes, bytes]) -> Trajectory:
+        return trajectory_from(fields)
+
+    def writes(self, before: Trajectory | None, after: Trajectory, seen: Sequence[Seen]) -> Iterator[Write]:
+        yield state_write(after)
+        yield from index_writes(before, after)
+        yield from warm_log_writes(before, after, seen, self._bounds)
