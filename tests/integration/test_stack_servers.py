@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tracklog.infra.stack.embedded import embedded_redis
 from tracklog.infra.stack.kafka_server import KafkaServer
 from tracklog.infra.stack.process import ProcessIdentity, wait_until
 from tracklog.infra.stack.valkey_server import ValkeyServer
@@ -69,6 +70,7 @@ def test_a_broker_can_be_frozen_killed_and_restarted_with_its_records(kafka_serv
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(300)
 def test_three_nodes_go_on_when_one_is_killed(kafka_cluster_factory: Callable[..., KafkaServer]) -> None:
     cluster = kafka_cluster_factory(nodes=3)
     create(cluster.bootstrap, NewTopic("wide", 1, 3, config={"min.insync.replicas": "2"}))
@@ -138,24 +140,74 @@ with embedded_redis(Path(sys.argv[1])) as url:
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, None], ids=["its process is killed", "its block ends"])
-def test_the_embedded_redis_ends_when(end: signal.Signals | None, tmp_path: Path, redis_url: str) -> None:
-    home = tmp_path / "redis"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    owner = subprocess.Popen(
-        [sys.executable, "-c", EMBEDDED, str(home)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    )
-    assert owner.stdin is not None
-    assert owner.stdout is not None
-    url = owner.stdout.readline().decode().strip()
-    with redis.Redis.from_url(url) as client:
-        server = ProcessIdentity.of(client.info("server")["process_id"])
-    assert server is not None
+class Owner:
+    """A process that uses the embedded server until it is told to leave, or is killed."""
 
-    if end is not None:
-        owner.send_signal(end)
+    def __init__(self, home: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", EMBEDDED, str(home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+
+    def leave(self, *, killed: bool) -> None:
+        if killed:
+            self.process.kill()
+        self.process.communicate(timeout=20)
+
+
+def server_at(url: str) -> ProcessIdentity:
+    with redis.Redis.from_url(url) as client:
+        found = ProcessIdentity.of(client.info("server")["process_id"])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["is killed", "leaves"])
+def test_the_embedded_redis_ends_with_its_last_user_who(killed: bool, tmp_path: Path, redis_url: str) -> None:
+    first = Owner(tmp_path / "redis")
+    server = server_at(first.url)
+    second = Owner(tmp_path / "redis")
+    assert server_at(second.url) == server, "both use one server"
+
+    first.leave(killed=killed)
+    with redis.Redis.from_url(second.url) as client:
+        client.set("kept", "yes")
+    assert server.alive()
+
+    second.leave(killed=killed)
+    assert wait_until(lambda: not server.alive(), 10)
+
+
+def test_the_embedded_redis_keeps_its_data_for_the_next_user(tmp_path: Path, redis_url: str) -> None:
+    for round_number in range(3):
+        with embedded_redis(tmp_path / "redis") as url, redis.Redis.from_url(url) as client:
+            assert client.incr("rounds") == round_number + 1
+
+
+def test_the_embedded_redis_is_started_again_when_it_was_killed_under_its_users(tmp_path: Path, redis_url: str) -> None:
+    with embedded_redis(tmp_path / "redis") as url:
+        assert server_at(url).signal(signal.SIGKILL)
+        with embedded_redis(tmp_path / "redis") as again, redis.Redis.from_url(again) as client:
+            assert client.ping()
+
+
+def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path, redis_url: str) -> None:
+    code = (
+        "import sys, signal; from pathlib import Path\n"
+        "from tracklog.infra.stack.valkey_server import ValkeyServer\n"
+        "print(ValkeyServer(Path(sys.argv[1])).start(), flush=True); signal.pause()"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert owner.stdout is not None
+    server = server_at(owner.stdout.readline().strip())
+
+    owner.kill()
     owner.communicate(timeout=20)
     assert wait_until(lambda: not server.alive(), 10)

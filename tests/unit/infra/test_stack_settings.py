@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,19 @@ def test_a_failed_download_leaves_no_folder_behind(monkeypatch: pytest.MonkeyPat
     with pytest.raises(StackError, match="Could not transfer artifact"):
         kafka_libs.fetch_libs(tmp_path / "cache")
     assert not kafka_libs.libs_path(tmp_path / "cache").exists()
+
+
+def test_two_that_need_the_jars_at_once_fetch_them_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    tmp_path.joinpath("mvn").write_text(
+        '#!/bin/sh\necho called >> "$0.calls"\nfor last; do :; done\nmkdir -p "${last#-DoutputDirectory=}"\n'
+    )
+    tmp_path.joinpath("mvn").chmod(0o755)
+    cache = tmp_path / "cache"
+    with ThreadPoolExecutor(4) as pool:
+        found = {future.result() for future in [pool.submit(kafka_libs.fetch_libs, cache) for _ in range(4)]}
+    assert found == {kafka_libs.libs_path(cache)}
+    assert tmp_path.joinpath("mvn.calls").read_text() == "called\n"
 
 
 @pytest.mark.usefixtures("bare_machine")

@@ -12,14 +12,18 @@ from tracklog.schemas.errors import StackError
 
 
 @contextmanager
-def file_lock(path: Path, *, timeout_s: float) -> Iterator[None]:
-    """Raises StackError that names the file when another process holds the lock for longer than the bound."""
+def file_lock(path: Path, *, timeout_s: float, shared: bool = False) -> Iterator[None]:
+    """Exclusive, or `shared` with others who say so.
+
+    Raises StackError that names the file when another process holds the lock for longer than the bound.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
 
         def taken() -> bool:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
             return True

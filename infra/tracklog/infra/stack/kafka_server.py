@@ -22,7 +22,7 @@ HEAP: Final = ("-Xmx512m", "-XX:+UseSerialGC")
 START_TIMEOUT_S: Final = 90.0
 FORMAT_TIMEOUT_S: Final = 60.0
 PROBE_TIMEOUT_S: Final = 2.0
-PORT_TRIES: Final = 3
+START_TRIES: Final = 3
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -131,12 +131,15 @@ class KafkaServer:
 
         Raises StackError with the end of a broker's log when it dies or does not answer within the bound.
         """
-        for attempt in range(1, PORT_TRIES + 1):
+        for attempt in range(1, START_TRIES + 1):
             self._plan()
+            idle = [node for node in self.nodes if not node.process.running]
             try:
-                self._start_nodes(timeout_s)
+                self._start_nodes(idle, timeout_s)
             except StackError:
-                if attempt == PORT_TRIES or not self._port_was_taken():
+                # Worth another try: a port was taken, or one that ran was ending just when we looked.
+                ended = any(not node.process.running for node in self.nodes if node not in idle)
+                if attempt == START_TRIES or not (ended or self._port_was_taken()):
                     raise
             else:
                 break
@@ -156,9 +159,8 @@ class KafkaServer:
         partial.replace(self._cluster_path)
         self._name_nodes()
 
-    def _start_nodes(self, timeout_s: float) -> None:
-        """Starts what does not run; on failure ends what it started, and nothing else."""
-        idle = [node for node in self.nodes if not node.process.running]
+    def _start_nodes(self, idle: list[KafkaNode], timeout_s: float) -> None:
+        """Starts these; on failure ends them again, and nothing else."""
         try:
             for node in idle:
                 node.configure(self._settings(node))

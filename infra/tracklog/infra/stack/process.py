@@ -16,8 +16,9 @@ from typing import Final, Literal, Self
 from tracklog.infra.clock import SystemClock
 from tracklog.schemas.errors import StackError
 
-Lifetime = Literal["parent", "detached"]
-"""`parent`: ends with the process that started it, even a killed one. `detached`: stays until stopped."""
+Lifetime = Literal["parent", "shared", "detached"]
+"""`parent`: ends with the process that started it, even a killed one. `shared`: ends when nobody holds a shared
+lock on `ServerProcess.users_path` any more. `detached`: stays until stopped."""
 
 POLL_S: Final = 0.02
 STOP_GRACE_S: Final = 10.0
@@ -114,6 +115,7 @@ class ServerProcess:
         self.name = name
         self.home = home
         self.log_path = home / f"{name}.log"
+        self.users_path = home / f"{name}.users"
         self._pid_path = home / f"{name}.pid"
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._identity = self._recorded()
@@ -143,27 +145,35 @@ class ServerProcess:
             raise StackError(f"{self.name} runs already as process {self.pid}", hint="stop it first")
         self._release()
         self.home.mkdir(parents=True, exist_ok=True)
-        pid = self._spawn_watched(argv, env) if lifetime == "parent" else self._spawn_free(argv, env)
+        pid = self._spawn_free(argv, env) if lifetime == "detached" else self._spawn_watched(argv, env, lifetime)
         self._identity = ProcessIdentity.of(pid)
         if self._identity is not None:
             self._record(self._identity)
 
-    def _spawn_watched(self, argv: Sequence[str], env: Mapping[str, str] | None) -> int:
-        watchdog = Path(__file__).with_name("watchdog.py")
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(watchdog), str(self.log_path), *argv],
-            stdin=subprocess.PIPE,
+    def _spawn_watched(self, argv: Sequence[str], env: Mapping[str, str] | None, lifetime: Lifetime) -> int:
+        shared = lifetime == "shared"
+        program = [sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))]
+        watchdog = subprocess.Popen(
+            [*program, str(self.log_path), str(self.users_path) if shared else "-", *argv],
+            stdin=subprocess.DEVNULL if shared else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=env,
             start_new_session=True,
         )
-        assert self._watchdog.stdout is not None
-        assert self._watchdog.stderr is not None
-        line = self._watchdog.stdout.readline()
+        assert watchdog.stdout is not None
+        assert watchdog.stderr is not None
+        line = watchdog.stdout.readline()
         if not line:
-            reason = self._watchdog.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
+            _, said = watchdog.communicate(timeout=KILL_BOUND_S)
+            reason = said.decode(errors="replace").strip().splitlines()[-1:]
             raise StackError(f"{self.name} could not be started: {' '.join(reason)}")
+        if shared:
+            watchdog.stdout.close()
+            watchdog.stderr.close()
+            _detached.append(watchdog)
+        else:
+            self._watchdog = watchdog
         return int(line)
 
     def _spawn_free(self, argv: Sequence[str], env: Mapping[str, str] | None) -> int:

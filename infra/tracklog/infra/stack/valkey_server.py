@@ -79,7 +79,9 @@ class ValkeyServer:
 
         Raises StackError with the end of its log when it dies or does not answer within the bound.
         """
-        if not self.process.running:
+        if self.process.running:
+            self._settle(timeout_s)
+        if not self.process.running:  # also one that was ending just now
             executable = find_valkey()
             self.home.mkdir(parents=True, exist_ok=True)
             for _ in range(PORT_TRIES):
