@@ -13,7 +13,9 @@ from contextlib import suppress
 from typing import Final, TypeGuard
 
 from tracklog.infra.blobs import BlobStore
+from tracklog.infra.log.port import Log
 from tracklog.producers.bodies import body_of
+from tracklog.producers.history import read_history
 from tracklog.producers.importers.plan import PlannedEvent, located, plan
 from tracklog.producers.importers.report import Conflict, ImportReport
 from tracklog.producers.importers.run import BadRun, Run
@@ -282,3 +284,8 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error that made the others: a task group reports it first."""
     error = errors.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def log_history(log: Log, topic: str) -> History:
+    """The history as it is in the log: a scan of one partition for each trajectory asked for."""
+    return lambda trajectory_id: [event for event, _ in read_history(log, topic, trajectory_id)[1]]
