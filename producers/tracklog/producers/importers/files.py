@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from tracklog.producers.importers import record
 from tracklog.producers.importers.chat import parse_chat_jsonl
 from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.importers.traj import parse_traj
 
-RUN_BYTES_MAX: Final = 256 * 1024 * 1024
-"""One recorded run is held in memory whole."""
 CHAT_ENDINGS: Final = (".jsonl", ".ndjson")
 TRAJ_ENDING: Final = ".traj"
 PACKED: Final = ".xz"
+SKIP_BYTES: Final = 1024 * 1024
 
 
 def read_runs(paths: Iterable[Path], *, agent: str = "", model: str = "") -> Iterator[Run | BadRun]:
@@ -66,13 +66,12 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _traj(file: IO[bytes], path: Path) -> Run | BadRun:
-    data = file.read(RUN_BYTES_MAX + 1)
-    if len(data) > RUN_BYTES_MAX:
-        return BadRun(file=str(path), line=0, reason=f"a run of more than {RUN_BYTES_MAX} bytes")
-    return parse_traj(data, str(path))
+    return parse_traj(file.read(record.RUN_BYTES_MAX + 1), str(path))
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines with their ends. A line above the bound comes in pieces, none of which is JSON."""
-    while line := file.readline(RUN_BYTES_MAX):
+    """Lines with their ends. Of a line above the bound comes enough to be refused; the rest is passed over."""
+    while line := file.readline(record.RUN_BYTES_MAX + 1):
         yield line
+        while not line.endswith(b"\n") and line:
+            line = file.readline(SKIP_BYTES)

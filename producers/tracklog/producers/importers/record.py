@@ -18,6 +18,9 @@ from tracklog.schemas.limits import LABELS_MAX, TEXT_FIELD_CHARS_MAX
 
 Record = dict[str, Any]
 
+RUN_BYTES_MAX: Final = 256 * 1024 * 1024
+"""One recorded run is held in memory whole."""
+
 _LIST: Final = "list"
 _BESIDE: Final = "beside"
 
@@ -27,6 +30,8 @@ def load_record(data: bytes) -> Record:
 
     That includes what JSON parsers let pass: NaN, numbers beyond their type, text that is not Unicode.
     """
+    if len(data) > RUN_BYTES_MAX:
+        raise ImportSourceError(f"a run of more than {RUN_BYTES_MAX} bytes")
     try:
         value = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
