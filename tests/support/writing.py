@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal, overload
 
-from tracklog.infra.clock import SeededEntropy, SystemClock, SystemEntropy
+from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.memory import Faults, MemoryLog
 from tracklog.infra.log.memory_store import MemoryStore
+from tracklog.infra.log.open import open_log
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
@@ -37,8 +38,6 @@ from tracklog.schemas.values import (
     Settled,
     ToolCall,
 )
-
-__all__ = ["HEAD_ONE", "WORK", "SeededEntropy", "call_events", "make_topics", "read_accepted", "start", "writing"]
 
 HEAD_ONE = (0, 0, ZERO_HASH)
 
@@ -73,13 +72,13 @@ def call_events(count: int) -> list[EventBody]:
 WORK = call_events(1)
 
 
-def make_topics(log: Log, topics: Topics, partitions: int = 3) -> None:
+def make_topics(log: Log, topics: Topics, partitions: int = 3, replicas: int = 1) -> None:
     log.create(
         topic_specs(
             topics,
             partitions=partitions,
-            replication_factor=1,
-            min_insync_replicas=1,
+            replication_factor=replicas,
+            min_insync_replicas=max(1, replicas - 1),
             max_message_bytes=1024 * 1024,
         )
     )
@@ -101,13 +100,38 @@ async def writing(
     log.close()
 
 
+@asynccontextmanager
+async def on_log(
+    url: str,
+    prefix: str,
+    *,
+    create: bool = True,
+    kafka_options: dict[str, str] | None = None,
+    replicas: int = 1,
+    **settings: Any,
+) -> AsyncIterator[tuple[Log, EventProducer]]:
+    """A producer over a real log, with topics of its own."""
+    log, topics = open_log(url, kafka_options=kafka_options), Topics(prefix)
+    try:
+        if create:
+            make_topics(log, topics, replicas=replicas)
+        async with EventProducer(
+            log, topics=topics, clock=SystemClock(), entropy=SystemEntropy(), settings=WriterSettings(**settings)
+        ) as producer:
+            yield log, producer
+    finally:
+        log.close()
+
+
 @overload
-def read_accepted(log: Log, trajectory_id: str) -> list[Event]: ...
+def read_accepted(log: Log, trajectory_id: str, *, prefix: str = ...) -> list[Event]: ...
 @overload
 def read_accepted(log: Log, trajectory_id: str, *, raw: Literal[True]) -> list[Record]: ...
-def read_accepted(log: Log, trajectory_id: str, *, raw: bool = False) -> list[Event] | list[Record]:
+def read_accepted(
+    log: Log, trajectory_id: str, *, prefix: str = "tracklog", raw: bool = False
+) -> list[Event] | list[Record]:
     """The accepted events of a trajectory; `raw`: all of its records as they are in the log."""
-    topic = Topics().events
+    topic = Topics(prefix).events
     if not raw:
         return [event for event, _ in read_history(log, topic, trajectory_id)[1]]
     partition = partition_of(trajectory_id.encode(), log.partition_count(topic))

@@ -50,7 +50,8 @@ class LogView:
         """Follows the trajectories and reads to the present end of their partitions; folds them.
 
         The first call for a trajectory scans its partition once, for all that asked at the same time.
-        Raises LogUnavailable when the bound runs out, TopicMissing, OffsetTrimmed, ClientFatal.
+        A log that does not answer is asked again until the bound runs out, so that a leader may change
+        meanwhile; then LogUnavailable. Raises TopicMissing, OffsetTrimmed, ClientFatal at once.
         """
         answer: asyncio.Future[Tracks] = self._loop.create_future()
         self._requests.put((frozenset(trajectory_ids), answer))
@@ -94,14 +95,23 @@ class LogView:
         return None
 
     def _answer(self, waiting: list[Request]) -> None:
-        try:
-            tracks = self._read_back(frozenset().union(*(ids for ids, _ in waiting)))
-        except TracklogError as error:
-            for _, answer in waiting:
-                self._settle(answer, None, error)
-            return
-        for ids, answer in waiting:
-            self._settle(answer, {one: tracks[one] for one in ids}, None)
+        ids = frozenset().union(*(ids for ids, _ in waiting))
+        deadline = self._clock.monotonic_s() + self._timeout_s
+        while True:
+            try:
+                tracks = self._read_back(ids, deadline)
+                break
+            except LogUnavailable as error:
+                if self._clock.monotonic_s() > deadline:
+                    return self._fail(waiting, error)
+            except TracklogError as error:
+                return self._fail(waiting, error)
+        for asked, answer in waiting:
+            self._settle(answer, {one: tracks[one] for one in asked}, None)
+
+    def _fail(self, waiting: list[Request], error: TracklogError) -> None:
+        for _, answer in waiting:
+            self._settle(answer, None, error)
 
     def _settle(
         self,
@@ -119,7 +129,7 @@ class LogView:
 
         self._loop.call_soon_threadsafe(on_loop)
 
-    def _read_back(self, ids: frozenset[str]) -> Mapping[str, Track]:
+    def _read_back(self, ids: frozenset[str], deadline: float) -> Mapping[str, Track]:
         reader = self._follow()
         tracks: Tracks = {}
         scans: dict[int, dict[bytes, Track]] = {}
@@ -133,7 +143,7 @@ class LogView:
         for partition, fresh in scans.items():
             self._scan(partition, fresh, reader.position(partition))
             self._tracks.update(fresh)
-        self._catch_up(reader, {partition_of(one.encode(), self._partitions) for one in ids})
+        self._catch_up(reader, {partition_of(one.encode(), self._partitions) for one in ids}, deadline)
         return tracks
 
     def _follow(self) -> Reader:
@@ -152,9 +162,8 @@ class LogView:
             if track is not None:
                 track.keep(record)
 
-    def _catch_up(self, reader: Reader, partitions: set[int]) -> None:
+    def _catch_up(self, reader: Reader, partitions: set[int], deadline: float) -> None:
         ends = {p: self._log.bounds(self._topic, p).end for p in partitions}
-        deadline = self._clock.monotonic_s() + self._timeout_s
         while any(reader.position(p) < end for p, end in ends.items()):
             if self._clock.monotonic_s() > deadline:
                 raise LogUnavailable(

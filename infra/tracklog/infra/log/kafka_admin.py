@@ -32,9 +32,14 @@ _NO_LEADER_YET: Final = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TRANSPORT,
+        KafkaError._DESTROY,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
     }
 )
-"""Answers that pass by themselves; the topic is known to exist when they are met."""
+"""Answers that pass by themselves: the topic is known to exist when they are met. A client that has heard nothing
+for long forgets its topics, so even an unknown topic may be a silent broker."""
 
 T = TypeVar("T")
 
@@ -194,8 +199,13 @@ class KafkaAdmin:
             try:
                 return ask()
             except KafkaException as error:
-                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() >= deadline:
+                if error.args[0].code() not in _NO_LEADER_YET:
                     raise request_error(error.args[0], what, self._url) from error
+                if time.monotonic() >= deadline:
+                    raise LogUnavailable(
+                        f"{what}: no leader answered at {self._url} within {REQUEST_TIMEOUT_S:g} s:"
+                        f" {error.args[0].str()}"
+                    ) from error
             self._waiting.wait(_LEADER_POLL_S)
 
     def _result(self, future: Any, what: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
