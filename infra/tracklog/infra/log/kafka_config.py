@@ -57,6 +57,7 @@ _HARMLESS: Final = (
     "Coordinator load in progress",
     "is a producer property and will be ignored",
     "is a consumer property and will be ignored",
+    "ConsumerGroupHeartbeat fatal error: Broker: API version not supported",
 )
 
 
@@ -109,16 +110,11 @@ class KafkaConfig:
         return f"kafka://{self.servers}"
 
     def admin(self) -> dict[str, Any]:
-        return self._common(self._error)
+        return self._common()
 
-    def producer(self, on_error: Callable[[KafkaError], None]) -> dict[str, Any]:
+    def producer(self) -> dict[str, Any]:
         """Idempotent, so acks=all and at most five requests in flight. Batches form while requests are in
         flight: with linger 0 a single append is not delayed and a busy producer still sends full batches."""
-
-        def error(error: KafkaError) -> None:
-            self._error(error)
-            on_error(error)
-
         tunable = {
             "linger.ms": 0,
             "compression.type": "zstd",
@@ -133,7 +129,7 @@ class KafkaConfig:
             "message.max.bytes": MESSAGE_BYTES_MAX,
             "throttle_cb": self._throttled,
         }
-        return tunable | self._common(error) | fixed
+        return tunable | self._common() | fixed
 
     def reader(self, *, fetch_wait_ms: int) -> dict[str, Any]:
         """For partitions assigned by hand. librdkafka wants a group id even so; nothing is committed to it."""
@@ -166,7 +162,7 @@ class KafkaConfig:
     def _consumer(self) -> dict[str, Any]:
         return (
             {"fetch.queue.backoff.ms": 10}
-            | self._common(self._error)
+            | self._common()
             | {
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
@@ -177,7 +173,7 @@ class KafkaConfig:
             }
         )
 
-    def _common(self, on_error: Callable[[KafkaError], None]) -> dict[str, Any]:
+    def _common(self) -> dict[str, Any]:
         tunable: dict[str, Any] = {
             "client.id": "tracklog",
             "socket.timeout.ms": SOCKET_TIMEOUT_MS,
@@ -185,9 +181,9 @@ class KafkaConfig:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 2_000,
         }
-        return tunable | self._options | {"bootstrap.servers": self.servers, "error_cb": on_error}
+        return tunable | self._options | {"bootstrap.servers": self.servers, "error_cb": self.note_error}
 
-    def _error(self, error: KafkaError) -> None:
+    def note_error(self, error: KafkaError) -> None:
         self.stats.errors += 1
         self.stats.last_error = f"{error.name()}: {self.redact(error.str())}"
 

@@ -66,10 +66,14 @@ NOT_OWNED: Final = frozenset(
     }
 )
 """A commit that came too late: the partitions have, or are about to have, another owner."""
-NO_KIP_848: Final = frozenset(
-    {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE, KafkaError.INVALID_REQUEST}
+_NO_KIP_848: Final = frozenset(
+    {KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE, KafkaError._NOT_IMPLEMENTED}
 )
-"""How a broker that does not offer `group.protocol=consumer` answers a member that asks for it."""
+
+
+def means_no_kip_848(fatal: KafkaError) -> bool:
+    """How a broker without `group.protocol=consumer` answers: a fatal error whose text alone has the cause."""
+    return any(fatal.code() == code or KafkaError(code).str() in fatal.str() for code in _NO_KIP_848)
 
 
 def append_error(error: KafkaError, topic: str, url: str) -> AppendError:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tracklog.infra.log.kafka_config import KafkaConfig
-from tracklog.infra.log.kafka_errors import NO_KIP_848, NOT_OWNED, request_error
+from tracklog.infra.log.kafka_errors import NOT_OWNED, means_no_kip_848, request_error
 from tracklog.infra.log.kafka_records import fetch, take
 from tracklog.infra.log.port import GroupListener, Record
 from tracklog.schemas.errors import ClientFatal, LogUnavailable
@@ -51,6 +51,7 @@ class KafkaMember:
         self._leader_epochs: dict[int, int] = {}
         self._fatal: KafkaError | None = None
         self._pause = threading.Event()
+        self._closed = False
         self._consumer: Any = self._join()
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:
@@ -109,21 +110,15 @@ class KafkaMember:
         self._consumer.resume(self._owned(partitions))
 
     def close(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        """The listener may still commit while it is told of the revocation."""
+        if not self._closed:
+            self._closed = True
+            self._consumer.close()
 
     def _join(self) -> Consumer:
         self._fatal = None
         settings = self._config.member(self._group_id, self._protocol.name)
-        count_error = settings["error_cb"]
-
-        def on_error(error: KafkaError) -> None:
-            count_error(error)
-            if error.fatal() or error.code() == KafkaError._FATAL:
-                self._fatal = error
-
-        consumer: Consumer = self._config.build(Consumer, settings | {"error_cb": on_error})
+        consumer: Consumer = self._config.build(Consumer, settings)
         consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         return consumer
 
@@ -142,7 +137,7 @@ class KafkaMember:
         return messages if self._fatal is None else ()
 
     def _fall_back_or_raise(self, fatal: KafkaError) -> None:
-        if fatal.code() in NO_KIP_848 and not self._positions and self._protocol.fall_back():
+        if not self._positions and means_no_kip_848(fatal) and self._protocol.fall_back():
             self._consumer.close()
             self._consumer = self._join()
             return
@@ -190,7 +185,7 @@ class KafkaMember:
         epoch = self._leader_epochs.get(partition)
         if epoch is None:
             return TopicPartition(self._topic, partition, offset)
-        return TopicPartition(self._topic, partition, offset, None, epoch)
+        return TopicPartition(self._topic, partition, offset, "", epoch)
 
     def _commit(self, offsets: list[TopicPartition]) -> int | None:
         """None when it was taken, else the code to decide by. LogUnavailable when the group cannot be reached."""

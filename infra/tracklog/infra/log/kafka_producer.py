@@ -66,7 +66,7 @@ class KafkaProducer:
         self._thread.join(_DRAIN_S + 2 * _POLL_S)
 
     def _make(self) -> Any:
-        return self._config.build(Producer, self._config.producer(self._on_error))
+        return self._config.build(Producer, self._config.producer())
 
     def _report(self, delivered: Delivered, error: KafkaError | None, message: Message) -> None:
         try:
@@ -83,7 +83,7 @@ class KafkaProducer:
     def _run(self) -> None:
         try:
             while not self._closing and self._dead is None:
-                served = self._client.poll(_POLL_S)
+                served = self._poll()
                 if self._fatal is not None:
                     self._rebuild(self._fatal)
                 if served:
@@ -94,6 +94,17 @@ class KafkaProducer:
         finally:
             self._give_up()
             self._wake()
+
+    def _poll(self) -> bool:
+        """True when something was reported. A fatal error is raised here by the client, not given to `error_cb`."""
+        try:
+            return bool(self._client.poll(_POLL_S))
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            self._fatal = error.args[0]
+            self._config.note_error(error.args[0])
+            return True
 
     def _rebuild(self, fatal: KafkaError) -> None:
         logger.error("fatal error of the producer of %s, making a new one: %s", self._url, fatal.str())
@@ -112,15 +123,11 @@ class KafkaProducer:
         deadline = time.monotonic() + _DRAIN_S
         self._client.purge(in_queue=True, in_flight=True)
         while len(self._client) and time.monotonic() < deadline:
-            self._client.poll(_POLL_S)
+            self._poll()
 
     def _wake(self) -> None:
         with self._reported:
             self._reported.notify_all()
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal() or error.code() == KafkaError._FATAL:
-            self._fatal = error
 
     def _not_now(self) -> Exception:
         if self._dead is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -87,7 +87,7 @@ class KafkaReader:
         while True:
             left_s = max(0.0, deadline - time.monotonic())
             before = sum(self._positions.values())
-            records = take(fetch(self._consumer, max_records, left_s), self._topic, self._positions, self._url)
+            records = take(self._fetch(max_records, left_s), self._topic, self._positions, self._url)
             moved = sum(self._positions.values()) != before
             if records or moved:
                 self._idle_since_s = None
@@ -111,6 +111,13 @@ class KafkaReader:
             consumer.close()
         else:
             self._pool.give_back(consumer)
+
+    def _fetch(self, max_records: int, timeout_s: float) -> Sequence[Any]:
+        """A fatal error is raised by the client's poll."""
+        try:
+            return fetch(self._consumer, max_records, timeout_s)
+        except KafkaException as error:
+            raise request_error(error.args[0], f"reading {self._topic}", self._url) from error
 
     def _assign(self) -> None:
         try:
