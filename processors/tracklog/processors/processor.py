@@ -49,5 +49,5 @@ class Processor(Protocol[S]):
     def load(self, trajectory_id: str, fields: Mapping[bytes, bytes]) -> S:
         """The state from what `writes` put into the trajectory's own fields (`writes.own_fields`)."""
 
-    def writes(self, before: S | None, after: S, seen: Sequence[Seen]) -> Iterable[Write]:
-        """What to write for the records of one batch, `before` being what the store holds (None: nothing)."""
+    def writes(self, before: S | None, after: S, records: Sequence[Record]) -> Iterable[Write]:
+        """What to write for a batch. `before` is what the store holds (None: nothing), `records` led to `after`."""

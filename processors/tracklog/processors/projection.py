@@ -1,14 +1,14 @@
 """A projection: one processor folded into the store, as the owner of partitions (DESIGN §6, §10).
 
-The order inside a batch is what makes it safe: decode; quarantine what is not ours and wait for the reports; fold;
+The order inside a batch is what makes it safe: decode and fold; quarantine what is not ours and wait for the reports;
 write states and position in one guarded step; only then remember the new states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tracklog.infra.log.port import Record
 from tracklog.processors.processor import Processor, Seen
@@ -30,6 +30,20 @@ class Counts:
     foreign: int = 0
     batches: int = 0
     loaded: int = 0
+
+
+@dataclass(slots=True)
+class _Change(Generic[S]):
+    """One trajectory in a batch. `before` is what the store holds: None for nothing."""
+
+    before: S | None
+    after: S
+    records: list[Record]
+
+
+class _Batch(NamedTuple, Generic[S]):
+    changes: dict[str, _Change[S]]
+    poison: list[Poison]
 
 
 class Projection(Generic[S]):
@@ -75,37 +89,21 @@ class Projection(Generic[S]):
         expected = self._checkpoints.get(partition)
         if expected is not None and records and records[0].offset < expected.position:
             records = [record for record in records if record.offset >= expected.position]
-        seen = self._decode(partition, records)
-        before = self._stored(partition, list(seen))
-        after: dict[str, S] = {}
-        writes: list[Write] = []
-        for trajectory_id, shown in seen.items():
-            state = after[trajectory_id] = self._apply(trajectory_id, before[trajectory_id], shown)
-            writes.extend(self._processor.writes(before[trajectory_id], state, shown))
+        batch = self._apply(records, self._stored(partition, records))
+        if batch.poison and self._quarantine is not None:
+            self._quarantine.put(partition, batch.poison)
+        writes = (write for change in batch.changes.values() for write in self._writes(change))
         self._checkpoints[partition] = self._store.commit(partition, expected, position, writes)
-        self._remember(partition, after, records)
+        self._remember(partition, batch, len(records))
 
-    def _decode(self, partition: int, records: Sequence[Record]) -> dict[str, list[Seen]]:
-        reads = self._processor.reads
-        seen: dict[str, list[Seen]] = {}
-        poison: list[Poison] = []
-        for record in records:
-            try:
-                event = decode_event(record.key, record.value, record.headers)
-            except ForeignRecord as error:
-                poison.append(Poison(record, error.message))
-                continue
-            if reads is None or event.name in reads:
-                seen.setdefault(event.envelope.trajectory_id, []).append(Seen(event, record))
-        if poison:
-            self.counts.foreign += len(poison)
-            if self._quarantine is not None:
-                self._quarantine.put(partition, poison)
-        return seen
+    def _stored(self, partition: int, records: Sequence[Record]) -> dict[str, S | None]:
+        """The states as the store holds them, from memory where they are there; None for new trajectories.
 
-    def _stored(self, partition: int, trajectory_ids: Sequence[str]) -> dict[str, S | None]:
-        """The states as the store holds them, from memory where they are there; None for new trajectories."""
-        states = {one: self._cache.get(partition, one) for one in trajectory_ids}
+        Asked for by record key, which is the trajectory id of every record that decodes: one round trip for all.
+        """
+        keys = {record.key for record in records if record.key is not None}
+        ids = [key.decode(errors="replace") for key in keys]
+        states = {one: self._cache.get(partition, one) for one in ids}
         missing = [one for one, state in states.items() if state is None]
         for one, fields in zip(missing, self._store.load(partition, missing), strict=True):
             if fields:
@@ -113,16 +111,36 @@ class Projection(Generic[S]):
                 self.counts.loaded += 1
         return states
 
-    def _apply(self, trajectory_id: str, before: S | None, shown: Sequence[Seen]) -> S:
-        state = self._processor.start(trajectory_id) if before is None else before
-        for seen in shown:
-            state = self._processor.apply(state, seen)
-        return state
+    def _apply(self, records: Sequence[Record], stored: Mapping[str, S | None]) -> _Batch[S]:
+        """Decodes and folds one record at a time: decoded events are large, and none outlives its turn."""
+        batch: _Batch[S] = _Batch({}, [])
+        reads, apply = self._processor.reads, self._processor.apply
+        for record in records:
+            try:
+                event = decode_event(record.key, record.value, record.headers)
+            except ForeignRecord as error:
+                batch.poison.append(Poison(record, error.message))
+                continue
+            if reads is not None and event.name not in reads:
+                continue
+            trajectory_id = event.envelope.trajectory_id
+            change = batch.changes.get(trajectory_id)
+            if change is None:
+                before = stored[trajectory_id]
+                state = before if before is not None else self._processor.start(trajectory_id)
+                change = batch.changes[trajectory_id] = _Change(before, state, [])
+            change.after = apply(change.after, Seen(event, record))
+            change.records.append(record)
+        return batch
 
-    def _remember(self, partition: int, after: dict[str, S], records: Sequence[Record]) -> None:
-        for trajectory_id, state in after.items():
-            self._cache.put(partition, trajectory_id, state)
+    def _writes(self, change: _Change[S]) -> Iterable[Write]:
+        return self._processor.writes(change.before, change.after, change.records)
+
+    def _remember(self, partition: int, batch: _Batch[S], record_count: int) -> None:
+        for trajectory_id, change in batch.changes.items():
+            self._cache.put(partition, trajectory_id, change.after)
         if self._quarantine is not None:
             self._quarantine.moved(partition)
-        self.counts.records += len(records)
+        self.counts.records += record_count
+        self.counts.foreign += len(batch.poison)
         self.counts.batches += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from tracklog.infra.log.port import Record
 from tracklog.infra.settings_sections import ProjectionSettings
 from tracklog.processors.indexes import index_writes
 from tracklog.processors.processor import Seen
@@ -41,7 +42,7 @@ class Trajectories:
     def load(self, trajectory_id: str, fields: Mapping[bytes, bytes]) -> Trajectory:
         return trajectory_from(fields)
 
-    def writes(self, before: Trajectory | None, after: Trajectory, seen: Sequence[Seen]) -> Iterator[Write]:
+    def writes(self, before: Trajectory | None, after: Trajectory, records: Sequence[Record]) -> Iterator[Write]:
         yield state_write(after)
         yield from index_writes(before, after)
-        yield from warm_log_writes(before, after, seen, self._bounds)
+        yield from warm_log_writes(before, after, records, self._bounds)

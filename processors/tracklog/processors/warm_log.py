@@ -16,7 +16,6 @@ from struct import Struct
 from typing import Final
 
 from tracklog.infra.log.port import Record
-from tracklog.processors.processor import Seen
 from tracklog.processors.trajectory import Trajectory
 from tracklog.processors.writes import Extend, Keep
 
@@ -44,17 +43,17 @@ class WarmLogBounds:
 
 
 def warm_log_writes(
-    before: Trajectory | None, after: Trajectory, seen: Sequence[Seen], bounds: WarmLogBounds
+    before: Trajectory | None, after: Trajectory, records: Sequence[Record], bounds: WarmLogBounds
 ) -> Iterator[Keep | Extend]:
     last_offset = 0 if before is None else before.last_offset
-    offsets = encode_offsets((one.record.offset for one in seen), last_offset)
+    offsets = encode_offsets((record.offset for record in records), last_offset)
     yield Extend(offsets_key(after.trajectory_id), offsets)
     if bounds.events_max > 0 and bounds.bytes_max > 0:
         yield Keep(
             log_key(after.trajectory_id),
             SIZES_KEY,
             after.trajectory_id,
-            [encode_entry(one.record) for one in seen[-bounds.events_max :]],
+            [encode_entry(record) for record in records[-bounds.events_max :]],
             bounds.events_max,
             bounds.bytes_max,
             after.last_ms + bounds.age_ms,
