@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.measure import Measure, best_us
-from benchmarks.writing import EVENT
+from benchmarks.writing import EVENT, NOW_US
 from tracklog.schemas.chain import event_hash
 from tracklog.schemas.codec import decode_event, encode_event, split_frame
 from tracklog.schemas.events import OwnershipClaimed
@@ -14,7 +14,6 @@ from tracklog.schemas.state import State
 from tracklog.schemas.values import ZERO_HASH, Driver
 
 KEY = "bench-chain"
-NOW_US = 1_700_000_000_000_000
 
 
 def measure_chain() -> list[Measure]:

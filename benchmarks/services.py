@@ -24,7 +24,7 @@ def scratch() -> Iterator[Path]:
 def kafka() -> Iterator[str]:
     """host:port of a broker of one node."""
     with scratch() as folder:
-        server = KafkaServer(folder, libs=fetch_libs(LIBS))
+        server = KafkaServer(folder, fetch_libs(LIBS))
         try:
             yield server.start()
         finally:

@@ -27,6 +27,7 @@ LATENCIES = 400
 EVENT = Observed(kind=ObservedKind.STEP, name="step", occurrence=1, value=Body.of("x" * 450))
 """Encodes to about 600 bytes with its envelope."""
 EVENT_BYTES = 600
+NOW_US = 1_700_000_000_000_000
 
 
 @asynccontextmanager
@@ -93,7 +94,8 @@ async def measure_writer(url: str) -> tuple[float, float, float]:
 def bare_kafka(bootstrap: str) -> tuple[float, float]:
     """The client alone, same bytes and settings: (records a second, p50 of produce and ack in milliseconds)."""
     from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     topic = f"bare-{secrets.token_hex(3)}"
     config = {"min.insync.replicas": "1", "flush.messages": "1", "message.timestamp.type": "LogAppendTime"}

@@ -1,0 +1,25 @@
+"""Folds a log into Redis and prints the largest resident size of this process, in MB."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from tracklog.infra.clock import SystemClock, SystemEntropy
+from tracklog.infra.log.open import open_log
+from tracklog.infra.redis_client import connect
+from tracklog.infra.settings_sections import Settings
+from tracklog.processors.running import trajectories
+
+
+def main(log_url: str, redis_url: str, prefix: str) -> None:
+    settings = Settings.model_validate({"prefix": prefix, "log": {"url": log_url}, "redis": {"url": redis_url}})
+    log, client = open_log(log_url), connect(redis_url, timeout_s=10.0)
+    trajectories(log, client, settings, clock=SystemClock(), entropy=SystemEntropy()).loop.drain()
+    client.close()
+    log.close()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
