@@ -38,7 +38,7 @@ from tests.support.apicurio import Apicurio, apicurio_path, fetch_apicurio
 from tracklog.infra.stack.java import find_java
 from tracklog.infra.stack.kafka_libs import fetch_libs
 from tracklog.infra.stack.kafka_probe import brokers_of
-from tracklog.infra.stack.kafka_server import JAVA_MAJOR_MIN, KafkaServer
+from tracklog.infra.stack.kafka_server import JAVA_MAJOR_MIN, QUICK_START, KafkaServer
 from tracklog.infra.stack.ports import LOOPBACK, free_ports
 from tracklog.infra.stack.process import wait_until
 from tracklog.infra.stack.valkey_server import ValkeyServer, find_valkey
@@ -115,7 +115,8 @@ def kafka_bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         with kafka_container() as bootstrap:
             yield bootstrap
         return
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"), request.getfixturevalue("kafka_libs"))
+    libs = request.getfixturevalue("kafka_libs")
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"), libs, jvm_flags=QUICK_START)
     try:
         yield server.start()
     finally:
@@ -163,7 +164,8 @@ def clusters(home: Path, libs: Path) -> Iterator[ClusterFactory]:
     started: list[KafkaServer] = []
 
     def make(nodes: int = 1, overrides: Mapping[str, str] | None = None) -> KafkaServer:
-        server = KafkaServer(home / f"cluster-{len(started)}", libs, nodes=nodes, overrides=overrides)
+        folder = home / f"cluster-{len(started)}"
+        server = KafkaServer(folder, libs, nodes=nodes, overrides=overrides, jvm_flags=QUICK_START)
         started.append(server)
         server.start()
         return server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,8 @@ START_TIMEOUT_S: Final = 90.0
 FORMAT_TIMEOUT_S: Final = 60.0
 PROBE_TIMEOUT_S: Final = 2.0
 START_TRIES: Final = 3
+QUICK_START: Final = ("-XX:TieredStopAtLevel=1",)
+"""Java's quick compiler only: a third less processor time until a broker answers, slower once it is warm."""
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -46,8 +48,7 @@ class KafkaNode:
         """Starts StorageTool; None when the storage was formatted before."""
         if self._formatted.exists():
             return None
-        # Client compiler only: this Java runs for a second.
-        command = self._command("kafka.tools.StorageTool", "-XX:TieredStopAtLevel=1")
+        command = self._command("kafka.tools.StorageTool", *QUICK_START)
         options = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties))
         return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -63,8 +64,9 @@ class KafkaNode:
             raise StackError(f"the storage of kafka-{self.node_id} could not be formatted:\n{output.strip()}")
         self._formatted.touch()
 
-    def spawn(self, lifetime: Lifetime) -> None:
-        self.process.spawn([*self._command("kafka.Kafka", *HEAP), str(self._properties)], lifetime=lifetime)
+    def spawn(self, lifetime: Lifetime, jvm_flags: Sequence[str]) -> None:
+        command = self._command("kafka.Kafka", *HEAP, *jvm_flags)
+        self.process.spawn([*command, str(self._properties)], lifetime=lifetime)
 
     def _command(self, main_class: str, *flags: str) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"
@@ -86,12 +88,14 @@ class KafkaServer:
         nodes: int = 1,
         overrides: Mapping[str, str] | None = None,
         lifetime: Lifetime = "parent",
+        jvm_flags: Sequence[str] = (),
     ) -> None:
         self.home = home.absolute()
         self._libs = libs.absolute()
         self._count = nodes
         self._overrides = dict(overrides or {})
         self._lifetime: Lifetime = lifetime
+        self._jvm_flags = tuple(jvm_flags)
         self._cluster_path = self.home / "cluster.json"
         self._ports: dict[int, tuple[int, int]] = {}
         self.cluster_id = ""
@@ -168,7 +172,7 @@ class KafkaServer:
             for node, tool in tools:
                 node.end_format(tool)
             for node in idle:
-                node.spawn(self._lifetime)
+                node.spawn(self._lifetime, self._jvm_flags)
             self.wait_ready(timeout_s)
         except BaseException:
             for node in idle:
@@ -187,7 +191,7 @@ class KafkaServer:
         client, _ = self._ports[node.node_id]
         if not node.process.running and not port_is_free(client):
             raise StackError(f"port {client} of kafka-{node.node_id} was taken while it was down")
-        node.spawn(self._lifetime)
+        node.spawn(self._lifetime, self._jvm_flags)
         self.wait_ready(timeout_s)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
