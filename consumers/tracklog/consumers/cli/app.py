@@ -1,0 +1,88 @@
+"""The root of the command line. Commands are listed here by name and loaded when they are called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any, Final
+
+import typer
+import typer.core
+import typer.main
+
+from tracklog.consumers.cli.command import root_options
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "demo": ("demo", "See it work: import recorded runs, list, show, verify and replay them."),
+    "import": ("import_runs", "Import recorded agent runs, each once."),
+    "list": ("list_runs", "List trajectories."),
+    "show": ("show", "Show one trajectory as a timeline."),
+    "verify": ("verify", "Check the hash chain and the verdicts of trajectories."),
+    "replay": ("replay", "Read ranges of the log again."),
+    "process": ("process", "Fold the log into Redis."),
+    "quarantine": ("quarantine", "Look at records that are no events."),
+    "topics": ("topics", "Create and check the topics."),
+    "stack": ("stack", "Start and stop a local Kafka and Redis."),
+    "doctor": ("doctor", "Check that everything needed is there and sound."),
+}
+"""Command -> its module here, and its line in the help."""
+
+EXIT_CODES: Final = """\b
+Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 log, Redis or blobs unavailable ·
+4 outcome unknown · 5 fenced · 70 client fatal · 130 interrupted"""
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Knows all commands by name and line; imports the module of the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, line = COMMANDS[cmd_name]
+        if getattr(self, "_listing", False):
+            return typer.core.TyperCommand(cmd_name, help=line, callback=lambda: None)
+        app = importlib.import_module(f"tracklog.consumers.cli.{module}").app
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.commands = dict.fromkeys(COMMANDS, typer.core.TyperCommand("stub"))  # for "did you mean"
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+@root_options
+def root(
+    *, version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False
+) -> None:
+    """Tracklog: the durable, replayable record of what AI agents did."""
+    if version:
+        typer.echo(f"tracklog {importlib.import_module('importlib.metadata').version('tracklog')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of `tracklog`."""
+    app()

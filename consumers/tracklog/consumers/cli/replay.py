@@ -1,0 +1,118 @@
+"""`tracklog replay events`"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.replay_output import Format, Sink, opened_sink, tell_states
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.copying import TopicCopy, check_target
+from tracklog.consumers.event_json import SAMPLE
+from tracklog.consumers.replay import Filter, Range, follow, replay, resolve, states_at_end
+from tracklog.consumers.where import Where
+from tracklog.consumers.wiring import check_topic, opened_log
+from tracklog.infra.clock import SystemClock
+from tracklog.infra.log.port import Log
+from tracklog.schemas.errors import InputError
+
+app = typer.Typer(help="Read ranges of the log again.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Read ranges of the log again."""
+
+
+@command(app)
+def events(
+    run: Run,
+    partition: Annotated[int | None, typer.Option(help="One partition (else all).")] = None,
+    frm: Annotated[
+        str | None,
+        typer.Option("--from", metavar="BOUND", help="An offset, a time, -N (the last N), beginning or end."),
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="BOUND", help="The same; exclusive.")] = None,
+    trajectory: Annotated[str | None, typer.Option(metavar="ID", help="One trajectory; needs no partition.")] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="CEL", help="A condition on the event, e.g. body.tool == 'book'.")
+    ] = None,
+    follow_on: Annotated[bool, typer.Option("--follow", help="Then go on with what is appended.")] = False,
+    max_events: Annotated[int | None, typer.Option("--max", min=0, help="Leave after so many events.")] = None,
+    for_s: Annotated[
+        float | None, typer.Option("--for", min=0, help="With --follow: leave after so many seconds.")
+    ] = None,
+    form: Annotated[Format | None, typer.Option("--format", help="How to print (else pretty).")] = None,
+    folded: Annotated[bool, typer.Option("--fold", help="Print the states at the end of the range instead.")] = False,
+    to_file: Annotated[Path | None, typer.Option(metavar="PATH", help="Write to a file (else jsonl).")] = None,
+    to_topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Append to another topic of this log, as they are.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file; append even to the source.")] = False,
+) -> None:
+    """Read events of a range again, without a group and without commits. Without a range: everything, to the end as
+    it is now.
+
+    Records that are no events are shown as such. What was asked for and is no longer kept is reported on standard
+    error. `avro` is a file of records that any Avro tool reads; `raw` is each value behind its length, 4 bytes
+    big-endian.
+
+    \b
+    Examples:
+      tracklog replay events --partition 3 --from 1200 --to 1900
+      tracklog replay events --trajectory airline-17-3 --where 'type == "ToolIntent"'
+      tracklog replay events --from 2026-03-01T12:00:00Z --format jsonl --to-file day.jsonl
+    """
+    if sum((folded, to_file is not None, to_topic is not None)) > 1:
+        raise InputError("--fold, --to-file and --to-topic exclude each other")
+    wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
+    topic = run.settings.topic_names.events
+    if to_topic is not None:
+        check_target(run.settings.topic_names, topic, to_topic, force=force)
+    with opened_log(run.settings) as log:
+        check_topic(log, run.settings)
+        ranges = resolve(log, topic, partition=partition, trajectory_id=trajectory, frm=frm, to=to)
+        _tell_ranges(run, ranges, follow_on=follow_on)
+        if folded:
+            tell_states(run, states_at_end(log, topic, ranges, wanted))
+            return
+        with ExitStack() as stack:
+            copy = None if to_topic is None else TopicCopy(log, to_topic)
+            sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force))
+            _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
+
+
+def _pass_on(
+    run: Run,
+    log: Log,
+    topic: str,
+    ranges: list[Range],
+    wanted: Filter,
+    sink: Sink,
+    *,
+    follow_on: bool,
+    max_events: int | None,
+    for_s: float | None,
+) -> None:
+    found = replay(log, topic, ranges, wanted)
+    if follow_on:
+        found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
+    for one in islice(found, max_events):
+        sink.put(one)
+        if follow_on:
+            run.out.flush()
+
+
+def _tell_ranges(run: Run, ranges: list[Range], *, follow_on: bool) -> None:
+    """On standard error: what is left out, and that there is nothing."""
+    for one in ranges:
+        if one.clipped:
+            run.out.warning(f"clipped: {one.clipped}")
+    if all(one.empty for one in ranges) and not follow_on:
+        where = ", ".join(f"{one.partition}:{one.start}-{one.end}" for one in ranges[:4])
+        run.out.note(f"the range is empty ({where}{', ...' if len(ranges) > 4 else ''})")

@@ -1,0 +1,73 @@
+"""One call of the command line: its settings, its output, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from tracklog.consumers.cli.output import Output
+from tracklog.schemas.errors import InputError, TracklogError
+
+if TYPE_CHECKING:
+    from tracklog.infra.settings import Settings
+
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+"""What a shell reports of a program that nobody listens to any more."""
+
+
+class Run:
+    """Made once per call. `faulty()` makes a command that goes on end with exit code 1."""
+
+    def __init__(self, flags: Mapping[str, object], *, as_json: bool, environ: Mapping[str, str]) -> None:
+        self.out = Output(as_json=as_json)
+        self.as_json = as_json
+        self.exit_code = 0
+        self._flags = flags
+        self._environ = environ
+
+    @classmethod
+    def of(cls, shared: Mapping[str, Any], *, environ: Mapping[str, str]) -> Run:
+        flags = {name: shared[name] for name in ("log", "redis", "blobs", "prefix", "config") if name in shared}
+        for assignment in shared.get("settings", ()):
+            name, separator, value = assignment.partition("=")
+            flags[name] = value if separator else None
+        return cls(flags, as_json=bool(shared.get("as_json")), environ=environ)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Raises SettingsError."""
+        from tracklog.infra.settings import load_settings
+
+        missing = [name for name, value in self._flags.items() if value is None]
+        if missing:
+            raise InputError(f"--set {missing[0]} has no value", hint="write --set NAME=VALUE")
+        return load_settings(flags=self._flags, environ=self._environ, cwd=Path.cwd())
+
+    def faulty(self) -> None:
+        self.exit_code = 1
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Ends the process in one place: by exit code, with the error as one line and never as a traceback."""
+        try:
+            yield
+            self.out.flush()
+        except TracklogError as error:
+            self.out.error(error)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            self.out.note("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+            raise typer.Exit(PIPE_CLOSED) from None
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)

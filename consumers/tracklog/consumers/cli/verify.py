@@ -1,0 +1,152 @@
+"""`tracklog verify`"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.verify import Stored, Verification
+from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
+from tracklog.infra.log.port import Log
+from tracklog.schemas.audit_report import Report
+from tracklog.schemas.errors import InputError
+
+REPORTS_SHOWN_MAX: Final = 200
+
+app = typer.Typer()
+
+
+class Against(StrEnum):
+    LOG = "log"
+    REDIS = "redis"
+
+
+@command(app)
+def verify(
+    run: Run,
+    trajectory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One trajectory.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All trajectories of the log.")] = False,
+    against: Annotated[
+        Against, typer.Option(help="redis: also compare with the heads and states stored there.")
+    ] = Against.LOG,
+) -> None:
+    """Check the hash chain and the verdicts of trajectories, and name the exact event that is wrong.
+
+    Reads the log, changes nothing. Retries, lost claims and former owners are harmless and only counted. A tail that
+    was cut off leaves no trace in the log itself: --against redis finds it. Exit code 1 when there is a fault.
+
+    \b
+    Examples:
+      tracklog verify --all
+      tracklog verify airline-17-3 --against redis
+    """
+    if (trajectory_id is None) != everything:
+        raise InputError("say what to verify", hint="a trajectory id, or --all")
+    settings = run.settings
+    topic = settings.topic_names.events
+    with opened_log(settings) as log:
+        check_topic(log, settings)
+        with _stored(run, log, against) as stored:
+            checked = Verification(log, topic, only=trajectory_id, stored=stored)
+            total = sum(end - first for first, end in (log.bounds(topic, one) for one in checked.partitions()))
+            with run.out.progress("checking records", total) as checked.on_progress:
+                summary = Summary(checked)
+                for report in checked.reports():
+                    summary.add(report)
+    if trajectory_id is not None and not summary.shown:
+        raise InputError(f"no trajectory {trajectory_id!r} in {topic}", hint="see: tracklog list")
+    tell(run, summary)
+    if checked.faulty:
+        run.faulty()
+
+
+@contextmanager
+def _stored(run: Run, log: Log, against: Against) -> Iterator[Stored | None]:
+    if against is Against.LOG:
+        yield None
+        return
+    from tracklog.consumers.read import states_of
+
+    with opened_redis(run.settings) as client:
+        yield lambda partition: states_of(client, run.settings, partition)
+
+
+class Summary:
+    """What to say in the end: totals, and the reports that have something to say."""
+
+    def __init__(self, checked: Verification) -> None:
+        self.checked = checked
+        self.harmless: Counter[str] = Counter()
+        self.events = 0
+        self.shown: list[Report] = []
+        self.not_shown = 0
+
+    def add(self, report: Report) -> None:
+        self.harmless.update(report.harmless)
+        self.events += report.events
+        if report.sound and not report.notes and self.checked.only is None:
+            return
+        if len(self.shown) < REPORTS_SHOWN_MAX:
+            self.shown.append(report)
+        else:
+            self.not_shown += 1
+
+    def as_map(self) -> dict[str, Any]:
+        return {
+            "trajectories": self.checked.trajectories,
+            "faulty": self.checked.faulty,
+            "records": self.checked.records,
+            "events": self.events,
+            "harmless": dict(self.harmless),
+            "foreign": self.checked.foreign_total,
+            "foreign_records": [
+                {"partition": one.partition, "offset": one.offset, "reason": one.reason} for one in self.checked.foreign
+            ],
+            "reports": [report_map(report) for report in self.shown],
+            "reports_left_out": self.not_shown,
+        }
+
+
+def report_map(report: Report) -> dict[str, Any]:
+    fields = report._asdict()
+    return {**fields, "hash": report.hash.hex(), "faults": [fault._asdict() for fault in report.faults]}
+
+
+def tell(run: Run, summary: Summary) -> None:
+    if run.as_json:
+        run.out.json(summary.as_map())
+        return
+    out, checked = run.out, summary.checked
+    faults = [(report, fault) for report in summary.shown for fault in report.faults]
+    if faults:
+        columns = ("trajectory", "event", "fault", "partition:offset", "what")
+        rows = [
+            (report.trajectory_id, str(fault.seq), fault.kind.value, _place(fault), fault.detail)
+            for report, fault in faults
+        ]
+        out.table(columns, rows, title="faults", right=("event",))
+    for report in summary.shown:
+        for note in report.notes:
+            out.note(f"{report.trajectory_id}: {note}")
+    for one in checked.foreign:
+        out.note(f"no event at {one.partition}:{one.offset}: {one.reason}")
+    harmless = ", ".join(f"{count} {verdict}" for verdict, count in sorted(summary.harmless.items()))
+    verdict = f"{checked.faulty} of them faulty" if checked.faulty else "all sound"
+    out.text(
+        f"{checked.trajectories} trajectories, {summary.events} events in {checked.records} records: {verdict}"
+        f"; harmless: {harmless or 'nothing'}; foreign: {checked.foreign_total}",
+        style="red" if checked.faulty else "green",
+    )
+
+
+def _place(fault: Any) -> str:
+    if fault.partition is None:
+        return "-"
+    return f"{fault.partition}:{fault.offset if fault.offset is not None else '-'}"

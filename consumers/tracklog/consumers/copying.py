@@ -1,0 +1,81 @@
+"""Appending replayed records to another topic as they are, with where they came from in their headers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+from tracklog.infra.log.port import Log, Position, Record
+from tracklog.processors.quarantine import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC
+from tracklog.schemas.errors import AppendError, AppendUnknown, InputError, LogQueueFull
+from tracklog.schemas.topics import Topics
+
+FLUSH_TIMEOUT_S: Final = 60.0
+
+
+def check_target(topics: Topics, source: str, target: str, *, force: bool) -> None:
+    """InputError for a copy into the source, or into another topic of this installation, without `force`."""
+    if force or target not in {source, *topics.all}:
+        return
+    what = "the topic it is read from" if target == source else f"a topic of the installation {topics.prefix!r}"
+    raise InputError(
+        f"--to-topic {target} is {what}: appended records would become part of its histories",
+        hint="copy to another topic, or say --force if you are sure",
+    )
+
+
+class TopicCopy:
+    """Appends and counts. `copied` are those whose delivery report has come; `finish` waits for all of them."""
+
+    def __init__(self, log: Log, target: str) -> None:
+        self._log = log
+        self._target = target
+        self._lock = threading.Lock()
+        self._error: AppendError | None = None
+        self.copied = 0
+        log.partition_count(target)  # TopicMissing before anything is read
+
+    def append(self, record: Record) -> None:
+        """Queues one record. Raises the first error that any append before has met."""
+        self._check()
+        headers = (*(h for h in record.headers if h[0] not in _PROVENANCE), *provenance(record))
+        while True:
+            try:
+                self._log.append(self._target, record.key or b"", record.value or b"", headers, self._delivered)
+                return
+            except LogQueueFull:
+                self._log.flush(FLUSH_TIMEOUT_S)
+
+    def append_all(self, records: Iterable[Record]) -> int:
+        for record in records:
+            self.append(record)
+        return self.finish()
+
+    def finish(self) -> int:
+        """How many are durable. Raises the first AppendError, and AppendUnknown when reports did not come."""
+        left = self._log.flush(FLUSH_TIMEOUT_S)
+        self._check()
+        if left:
+            raise AppendUnknown(f"{left} appends to {self._target} were not reported within {FLUSH_TIMEOUT_S:g} s")
+        return self.copied
+
+    def _delivered(self, position: Position | None, error: AppendError | None) -> None:
+        with self._lock:
+            self.copied += position is not None
+            self._error = self._error or error
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def provenance(record: Record) -> tuple[tuple[str, bytes], ...]:
+    return (
+        (SOURCE_TOPIC, record.topic.encode()),
+        (SOURCE_PARTITION, str(record.partition).encode()),
+        (SOURCE_OFFSET, str(record.offset).encode()),
+    )
+
+
+_PROVENANCE: Final = frozenset({SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET})
