@@ -1,0 +1,56 @@
+"""What to read of the projection: the filter of a list, and the cursor between its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+from tracklog.processors.indexes import BY_TIME, by_label, by_model, by_status, by_tenant, by_tool
+from tracklog.schemas.errors import RangeError
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A trajectory passes when all that is given holds. Times are of its last append, in milliseconds since 1970:
+    `since_ms` inclusive, `until_ms` exclusive. `model` is one asked for or served; `tool` one it called."""
+
+    tenant: str | None = None
+    status: str | None = None
+    tool: str | None = None
+    model: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def index_keys(self) -> list[str]:
+        """The index of each condition; the one by time when there is none."""
+        keys = [by_label(name, value) for name, value in self.labels.items()]
+        if self.tenant is not None:
+            keys.append(by_tenant(self.tenant))
+        if self.status is not None:
+            keys.append(by_status(self.status))
+        if self.tool is not None:
+            keys.append(by_tool(self.tool))
+        if self.model is not None:
+            keys.append(by_model(self.model))
+        return keys if keys else [BY_TIME]
+
+
+class Cursor(NamedTuple):
+    """A place in a list, which runs from the newest to the oldest append, and by id where times are equal."""
+
+    last_ms: int
+    trajectory_id: str
+
+    def token(self) -> str:
+        """As text, to be handed around; `of` takes it back."""
+        return f"{self.last_ms}:{self.trajectory_id}"
+
+    @classmethod
+    def of(cls, token: str) -> Self:
+        """Raises RangeError for a text that is no cursor."""
+        last_ms, separator, trajectory_id = token.partition(":")
+        if not (separator and trajectory_id and last_ms.isascii() and last_ms.isdecimal()):
+            raise RangeError(f"{token!r} is no cursor", hint="use the one that the page before gave")
+        return cls(int(last_ms), trajectory_id)
