@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from tracklog.schemas.values import Body, ContextEdit, EditOp
 
 TEXT_CHARS_MAX: Final = 160
 ID_CHARS: Final = 10
+JSON: Final = "application/json"
 
 
 def summary(event: Event) -> str:
@@ -43,7 +45,19 @@ def call_name(call_id: str) -> str:
 def _text(body: Body | None) -> str:
     if body is None:
         return ""
+    if body.media_type == JSON and body.whole and (content := _content(body.text)):
+        return content
     return body.text if body.whole else f"{body.text} [{body.size_bytes} bytes in the blob store]"
+
+
+def _content(text: str) -> str:
+    """What a message says, of its JSON; empty for any other JSON."""
+    try:
+        message = json.loads(text)
+    except ValueError:
+        return ""
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, str) else ""
 
 
 def _started(body: ev.TaskStarted) -> str:
@@ -65,7 +79,10 @@ def _replied(body: ev.ModelReplied) -> str:
     if body.cost_micro_usd is not None:
         parts.append(money(body.cost_micro_usd))
     parts += [f"calls {call.tool}({call.arguments})" for call in body.tool_calls]
-    return " · ".join([*parts, _text(body.reply)])
+    said = _text(body.reply)
+    if body.tool_calls and said.startswith("{"):
+        said = ""  # a message without a content says nothing but its calls
+    return " · ".join(part for part in (*parts, said) if part)
 
 
 def _resolved(body: ev.ApprovalResolved) -> str:

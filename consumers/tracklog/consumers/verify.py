@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from tracklog.consumers.audit_shelf import AuditShelf
 from tracklog.infra.log.partitioner import partition_of
@@ -20,8 +20,16 @@ from tracklog.schemas.state import State
 FOREIGN_SHOWN_MAX: Final = 20
 PROGRESS_RECORDS: Final = 5_000
 
-Stored = Callable[[int], Mapping[str, State]]
-"""The states kept elsewhere of one partition, by trajectory id."""
+
+class Stored(Protocol):
+    """States kept elsewhere than in the log, to compare with."""
+
+    def state(self, trajectory_id: str) -> State | None: ...
+
+    def states(self) -> Iterator[State]:
+        """All of them; read to find those that the log does not hold at all."""
+
+
 Progress = Callable[[int], None]
 """Told of how many more records were read."""
 
@@ -55,19 +63,27 @@ class Verification:
         return list(range(count)) if self.only is None else [partition_of(self.only.encode(), count)]
 
     def reports(self) -> Iterator[Report]:
-        """One for each trajectory, partition by partition."""
+        """One for each trajectory, partition by partition; then those that are stored and not in the log."""
+        seen: set[str] = set()
         for partition in self.partitions():
-            yield from self._partition(partition)
+            for audit in self._audits(partition).drain():
+                trajectory_id = audit.state.trajectory_id
+                if self.stored is not None:
+                    seen.add(trajectory_id)
+                    yield self._count(audit.report(self.stored.state(trajectory_id)))
+                else:
+                    yield self._count(audit.report())
+        for state in self._stored_states():
+            if state.trajectory_id not in seen and state.head.seq >= 0:
+                yield self._count(_absent(state))
 
-    def _partition(self, partition: int) -> Iterator[Report]:
-        stored = dict(self.stored(partition)) if self.stored is not None else {}
-        if self.only is not None:
-            stored = {one: state for one, state in stored.items() if one == self.only}
-        for audit in self._audits(partition).drain():
-            yield self._count(audit.report(stored.pop(audit.state.trajectory_id, None)))
-        for state in stored.values():
-            if state.head.seq >= 0:
-                yield self._count(_absent(state, partition))
+    def _stored_states(self) -> Iterator[State]:
+        if self.stored is None:
+            return
+        if self.only is None:
+            yield from self.stored.states()
+        elif (state := self.stored.state(self.only)) is not None:
+            yield state
 
     def _audits(self, partition: int) -> AuditShelf:
         """The end is taken once, before the first read: what comes later is the next verification's."""
@@ -127,9 +143,9 @@ def _text(key: bytes | None) -> str:
     return "" if key is None else key.decode(errors="replace")
 
 
-def _absent(state: State, partition: int) -> Report:
+def _absent(state: State) -> Report:
     """A trajectory that is stored elsewhere and of which the log holds nothing."""
     detail = f"the log holds nothing of it, the stored head is at event {state.head.seq}"
-    fault = Finding(FaultKind.TAIL_MISSING, 0, partition, None, detail)
+    fault = Finding(FaultKind.TAIL_MISSING, 0, None, None, detail)
     empty = Audit(state.trajectory_id).report()
-    return empty._replace(tenant=state.tenant, partition=partition, faults=(fault,), faults_total=1)
+    return empty._replace(tenant=state.tenant, faults=(fault,), faults_total=1)

@@ -12,9 +12,10 @@ import typer
 
 from tracklog.consumers.cli.command import command
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.read import Reader
+from tracklog.consumers.stored_states import StoredStates
 from tracklog.consumers.verify import Stored, Verification
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
-from tracklog.infra.log.port import Log
 from tracklog.schemas.audit_report import Report
 from tracklog.schemas.errors import InputError
 
@@ -53,7 +54,7 @@ def verify(
     topic = settings.topic_names.events
     with opened_log(settings) as log:
         check_topic(log, settings)
-        with _stored(run, log, against) as stored:
+        with _stored(run, against) as stored:
             checked = Verification(log, topic, only=trajectory_id, stored=stored)
             total = sum(end - first for first, end in (log.bounds(topic, one) for one in checked.partitions()))
             with run.out.progress("checking records", total) as checked.on_progress:
@@ -68,14 +69,12 @@ def verify(
 
 
 @contextmanager
-def _stored(run: Run, log: Log, against: Against) -> Iterator[Stored | None]:
+def _stored(run: Run, against: Against) -> Iterator[Stored | None]:
     if against is Against.LOG:
         yield None
         return
-    from tracklog.consumers.read import states_of
-
     with opened_redis(run.settings) as client:
-        yield lambda partition: states_of(client, run.settings, partition)
+        yield StoredStates(Reader(client, prefix=run.settings.prefix))
 
 
 class Summary:

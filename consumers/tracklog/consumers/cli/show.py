@@ -1,0 +1,157 @@
+"""`tracklog show`"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.replay_output import clock_time
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.event_json import event_map, foreign_map
+from tracklog.consumers.read import Reader
+from tracklog.consumers.summary import money, one_line
+from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
+from tracklog.consumers.wiring import opened_views
+from tracklog.infra.log.port import Record
+from tracklog.schemas.errors import InputError, StoreError
+from tracklog.schemas.state import State, dump_state
+
+app = typer.Typer()
+
+
+@command(app)
+def show(
+    run: Run,
+    trajectory_id: Annotated[str, typer.Argument(metavar="ID", help="The trajectory.")],
+    from_log: Annotated[
+        bool, typer.Option("--from-log", help="Read the log even when Redis has all of its events.")
+    ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Do not cut lines at the width of the terminal.")] = False,
+) -> None:
+    """Show one trajectory as a timeline: turns, calls, results, verdicts, costs, and where each record lies.
+
+    The events come from Redis where it still keeps them all, else from a scan of the trajectory's partition.
+
+    \b
+    Example:
+      tracklog show airline-17-3
+    """
+    topic = run.settings.topic_names.events
+    with opened_views(run.settings) as (log, client):
+        records = None if from_log else _kept(Reader(client, prefix=run.settings.prefix), trajectory_id)
+        source = "redis" if records is not None else "log"
+        found = timeline(trajectory_id, records if records is not None else records_of(log, topic, trajectory_id))
+    if not found.entries:
+        raise InputError(f"no trajectory {trajectory_id!r} in {topic}", hint="see: tracklog list")
+    if run.as_json:
+        run.out.json({"source": source, **timeline_map(found)})
+    else:
+        tell(run, found, wide=wide)
+
+
+def _kept(reader: Reader, trajectory_id: str) -> list[Record] | None:
+    """All records of a trajectory from Redis; None unless it has every one of them."""
+    try:
+        kept = reader.events(trajectory_id)
+    except StoreError:
+        return None  # nothing folded yet, or no such version: the log has it all
+    return kept.records if kept.complete and kept.records else None
+
+
+def timeline_map(found: Timeline) -> dict[str, Any]:
+    return {
+        "state": json.loads(dump_state(found.state)),
+        "records": [
+            {
+                "verdict": one.verdict or None,
+                "fault": one.fault,
+                **(foreign_map(one.record, one.reason) if one.event is None else event_map(one.event, one.record)),
+            }
+            for one in found.entries
+        ],
+    }
+
+
+def tell(run: Run, found: Timeline, *, wide: bool = False) -> None:
+    for line in facts(found):
+        run.out.text(line)
+    width = None if wide or not run.out.console.is_terminal else run.out.console.width
+    turn = None
+    for entry in found.entries:
+        now = entry.event.envelope.turn if entry.event is not None and entry.accepted else turn
+        if now != turn:
+            run.out.text(f"── turn {now} " + "─" * 40, style="bold" if now else "dim")
+            turn = now
+        line = _line(entry)
+        run.out.text(line if width is None else one_cut(line, width), style=_style(entry))
+
+
+def facts(found: Timeline) -> Iterator[str]:
+    """The state, in a few lines."""
+    state, spent = found.state, found.state.spent
+    first, last = found.entries[0].record, found.entries[-1].record
+    yield f"{state.trajectory_id}  {state.summary}  tenant {state.tenant or '-'}"
+    if state.task is not None:
+        labels = " ".join(f"{name}={value}" for name, value in state.task.labels.items())
+        model = state.model_served or state.task.model or "model not named"
+        yield f"  agent {state.task.agent} · {model} · driver {state.task.driver.value} · {labels or 'no labels'}"
+        if state.task.source:
+            yield f"  source {state.task.source}"
+    yield (
+        f"  {state.turn} turns · {spent.model_calls} model calls · {spent.tool_calls} tool calls ·"
+        f" {spent.input_tokens} → {spent.output_tokens} tokens · {money(spent.cost_micro_usd)}"
+    )
+    yield (
+        f"  {state.events} events, epoch {state.head.epoch}, head {state.head.hash.hex()[:16]} ·"
+        f" partition {first.partition}, offsets {first.offset} to {last.offset} ·"
+        f" {clock_time(first.timestamp_ms)} to {clock_time(last.timestamp_ms)} UTC"
+    )
+    if state.harmless:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(state.harmless.items()))
+        yield f"  harmless: {counts}"
+    yield from _trouble(state)
+
+
+def _trouble(state: State) -> Iterator[str]:
+    for call_id, call in state.open_intents.items():
+        yield f"  open: {call.tool} {call_id} is {call.status.value} since event {call.seq}"
+    if state.fault is not None:
+        yield f"  FAULT at event {state.fault.seq}: {state.fault.verdict}: {state.fault.detail}"
+
+
+def _line(entry: Entry) -> str:
+    place = f"{entry.record.partition}:{entry.record.offset}"
+    if entry.event is None:
+        return f"{place:>9}       no event: {one_line(entry.reason)}"
+    verdict = "" if entry.accepted else f"[{entry.verdict}] "
+    return f"{place:>9}  #{entry.event.envelope.seq:<4} {entry.event.name:<17} {verdict}{entry.text}"
+
+
+def one_cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _style(entry: Entry) -> str:
+    if entry.fault or entry.event is None:
+        return "bold red"
+    if not entry.accepted:
+        return "dim yellow"
+    return _STYLES.get(entry.event.name, "")
+
+
+_STYLES = {
+    "OwnershipClaimed": "dim",
+    "OwnershipReleased": "dim",
+    "ContextBuilt": "dim",
+    "Authorized": "dim",
+    "Observed": "dim",
+    "ModelReplied": "cyan",
+    "ToolIntent": "magenta",
+    "ToolResult": "magenta",
+    "TaskEnded": "bold green",
+    "MessageReceived": "green",
+}
