@@ -18,7 +18,7 @@ from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.producers.track import Track
-from tracklog.schemas.errors import LogUnavailable, TracklogError
+from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.state import State
 
 POLL_RECORDS_MAX: Final = 5000
@@ -104,12 +104,12 @@ class LogView:
             except LogUnavailable as error:
                 if self._clock.monotonic_s() > deadline:
                     return self._fail(waiting, error)
-            except TracklogError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
                 return self._fail(waiting, error)
         for asked, answer in waiting:
             self._settle(answer, {one: tracks[one] for one in asked}, None)
 
-    def _fail(self, waiting: list[Request], error: TracklogError) -> None:
+    def _fail(self, waiting: list[Request], error: Exception) -> None:
         for _, answer in waiting:
             self._settle(answer, None, error)
 
@@ -117,7 +117,7 @@ class LogView:
         self,
         answer: asyncio.Future[Tracks],
         tracks: Tracks | None,
-        error: TracklogError | None,
+        error: Exception | None,
     ) -> None:
         def on_loop() -> None:
             if answer.done():
