@@ -10,6 +10,7 @@ of a member that was removed and came back is told from a valid one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -70,8 +71,10 @@ def take_turn(
         table.generation += 1
         table.heartbeats[member] = now_s
     lost = tuple(sorted(p for p, owner in held.items() if table.owners.get(p) != owner))
+    kept = held.keys() - set(lost)
+    _forget_unheld(table, member, kept)
     wanted = range_assignment(table.heartbeats, partitions)[member]
-    revoked = tuple(sorted(p for p in held if p not in lost and p not in wanted))
+    revoked = tuple(sorted(p for p in kept if p not in wanted))
     gained = {p: Owner(member, table.generation) for p in wanted if p not in table.owners}
     table.owners.update(gained)
     return Turn(lost, revoked, gained)
@@ -95,6 +98,11 @@ def commit(table: GroupTable, positions: Mapping[int, int], owned: Mapping[int, 
         owner = owned.get(partition)
         if owner is not None and table.owners.get(partition) == owner:
             table.committed[partition] = offset
+
+
+def _forget_unheld(table: GroupTable, member: str, kept: AbstractSet[int]) -> None:
+    """A turn may have been written and its answer lost: then the member owns what it does not know of."""
+    table.owners = {p: owner for p, owner in table.owners.items() if owner.member != member or p in kept}
 
 
 def _expire(table: GroupTable, now_s: float, session_s: float, *, keep: str) -> None:

@@ -69,7 +69,7 @@ class KafkaAdmin:
         what = f"bounds of {topic}, partition {partition}"
         place = TopicPartition(topic, partition)
         found = self._ask_leader(
-            lambda: self._consumer().get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S, cached=False), what
+            lambda left_s: self._consumer().get_watermark_offsets(place, timeout=left_s, cached=False), what
         )
         if found is None:
             raise self._silent(what, REQUEST_TIMEOUT_S)
@@ -79,7 +79,7 @@ class KafkaAdmin:
         bounds = self.bounds(topic, partition)
         place = TopicPartition(topic, partition, max(0, timestamp_ms))
         found = self._ask_leader(
-            lambda: self._consumer().offsets_for_times([place], timeout=REQUEST_TIMEOUT_S)[0],
+            lambda left_s: self._consumer().offsets_for_times([place], timeout=left_s)[0],
             f"offset by time in {topic}",
         )
         if found.error is not None:
@@ -192,12 +192,12 @@ class KafkaAdmin:
                 raise self._silent(f"the leaders of {topic}", REQUEST_TIMEOUT_S)
             self._waiting.wait(_LEADER_POLL_S)
 
-    def _ask_leader(self, ask: Callable[[], T], what: str) -> T:
+    def _ask_leader(self, ask: Callable[[float], T], what: str) -> T:
         """Asks again while the partition has no leader that knows it is one: after creation, after a failover."""
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while True:
             try:
-                return ask()
+                return ask(max(0.1, deadline - time.monotonic()))
             except KafkaException as error:
                 if error.args[0].code() not in _NO_LEADER_YET:
                     raise request_error(error.args[0], what, self._url) from error

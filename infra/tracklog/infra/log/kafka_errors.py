@@ -39,14 +39,10 @@ REFUSED: Final = frozenset(
         KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
-MISSING: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.UNKNOWN_TOPIC_ID,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
+GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
+"""A broker says that there is no such topic."""
+MISSING: Final = GONE | {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+"""The same, or a client that has heard nothing of the topic, which may be the broker's silence."""
 FORBIDDEN: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
-from tracklog.infra.log.kafka_errors import FORBIDDEN, MISSING, OUT_OF_RANGE, request_error
+from tracklog.infra.log.kafka_errors import FORBIDDEN, GONE, OUT_OF_RANGE, request_error
 from tracklog.infra.log.offsets import offset_trimmed
 from tracklog.infra.log.port import Record
 
@@ -63,6 +63,6 @@ def _take_event(
     elif code in OUT_OF_RANGE:
         if partition in positions:
             raise offset_trimmed(topic, partition, positions[partition])
-    elif error.fatal() or code in MISSING or code in FORBIDDEN:
+    elif error.fatal() or code in GONE or code in FORBIDDEN:
         raise request_error(error, f"reading {topic}", url)
     # Everything else is librdkafka telling of its retries; the error callback has counted it.

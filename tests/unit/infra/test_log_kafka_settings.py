@@ -1,0 +1,116 @@
+"""Which options may be given, what every error code means, and that no secret is ever said."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+
+from tracklog.infra.log.kafka import KafkaLog
+from tracklog.infra.log.kafka_config import HarmlessLines, KafkaConfig, KafkaStats
+from tracklog.infra.log.kafka_errors import append_error
+from tracklog.schemas.errors import AppendRefused, AppendUnknown, RecordTooLarge, SettingsError
+
+CODES = {name: code for name, code in vars(KafkaError).items() if isinstance(code, int)}
+DEFINITE = {
+    "MSG_SIZE_TOO_LARGE": RecordTooLarge,
+    "RECORD_LIST_TOO_LARGE": RecordTooLarge,
+    "INVALID_MSG_SIZE": RecordTooLarge,
+    "TOPIC_EXCEPTION": AppendRefused,
+    "TOPIC_AUTHORIZATION_FAILED": AppendRefused,
+    "CLUSTER_AUTHORIZATION_FAILED": AppendRefused,
+    "INVALID_REQUIRED_ACKS": AppendRefused,
+    "INVALID_TIMESTAMP": AppendRefused,
+    "INVALID_RECORD": AppendRefused,
+    "POLICY_VIOLATION": AppendRefused,
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": AppendRefused,
+    "UNSUPPORTED_COMPRESSION_TYPE": AppendRefused,
+}
+"""Everything else is unknown: librdkafka tries again, and an earlier try may have been stored."""
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_every_code_of_a_produce_is_definite_or_unknown(name: str) -> None:
+    error = append_error(KafkaError(CODES[name]), "topic", "kafka://h:1")
+    assert type(error) is DEFINITE.get(name, AppendUnknown)
+    assert error.definite == (name in DEFINITE)
+    assert "topic" in str(error)
+
+
+def test_code_that_is_not_known_yet_is_unknown() -> None:
+    assert not append_error(KafkaError(9_999), "topic", "kafka://h:1").definite
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.idempotence",
+        "isolation.level",
+        "partitioner",
+        "transactional.id",
+    ],
+)
+def test_option_that_would_break_a_guarantee_is_refused_with_the_reason(option: str) -> None:
+    with pytest.raises(SettingsError, match=option) as caught:
+        KafkaLog("h:9092", options={option: "x"})
+    assert caught.value.hint
+
+
+def test_unusable_option_is_named_and_secrets_are_not() -> None:
+    with pytest.raises(SettingsError, match=r"no\.such\.option"):
+        KafkaLog("h:9092", options={"no.such.option": "1"})
+    options = {"security.protocol": "hunter2", "sasl.password": "hunter2"}
+    with pytest.raises(SettingsError, match=r"security\.protocol") as caught:
+        KafkaLog("h:9092", options=options)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(SettingsError, match=r"group\.protocol"):
+        KafkaLog("h:9092", options={"group.protocol": "share"})
+
+
+@pytest.mark.parametrize("servers", ["", "h", "h:", ":9092", "h:0", "h:99999", "h:9092,", "h:port"])
+def test_address_that_is_none_is_refused(servers: str) -> None:
+    with pytest.raises(SettingsError):
+        KafkaLog(servers, options={})
+
+
+def test_url_with_a_password_is_refused_without_repeating_it() -> None:
+    with pytest.raises(SettingsError) as caught:
+        KafkaLog("user:hunter2@h:9092", options={})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_guarantees_win_over_options_and_tunables_do_not() -> None:
+    options = {"linger.ms": "7", "security.protocol": "SSL", "heartbeat.interval.ms": "500"}
+    config = KafkaConfig("h:9092", options, KafkaStats())
+    producer = config.producer()
+    assert (producer["acks"], producer["enable.idempotence"]) == ("all", True)
+    assert producer["partitioner"] == "murmur2_random"
+    assert (producer["linger.ms"], producer["security.protocol"]) == ("7", "SSL")
+    for consumer in (config.reader(fetch_wait_ms=5), config.member("g", "consumer"), config.member("g", "classic")):
+        assert consumer["isolation.level"] == "read_committed"
+        assert consumer["auto.offset.reset"] == "error"
+        assert consumer["enable.auto.commit"] is False
+    assert "heartbeat.interval.ms" not in config.member("g", "consumer")
+    assert config.member("g", "classic")["heartbeat.interval.ms"] == "500"
+
+
+def test_client_error_is_counted_without_its_secrets() -> None:
+    stats = KafkaStats()
+    config = KafkaConfig("h:9092", {"sasl.password": "hunter2"}, stats)
+    config.note_error(KafkaError(KafkaError._AUTHENTICATION, "hunter2 was wrong"))
+    assert stats.errors == 1
+    assert stats.last_error == "_AUTHENTICATION: *** was wrong"
+
+
+def test_harmless_lines_are_lowered_and_others_are_not() -> None:
+    def level(message: str) -> int:
+        record = logging.LogRecord("tracklog.kafka.client", logging.WARNING, "", 0, message, (), None)
+        return record.levelno if HarmlessLines().filter(record) else logging.DEBUG
+
+    assert level("GETPID: Broker: Coordinator load in progress: retrying") == logging.DEBUG
+    assert level("Disconnected") == logging.WARNING
