@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.importing import (
+    assert_in_once,
     chat_record,
     chat_run,
     import_all,
-    planned_work,
     recorded_objects,
     work_of,
 )
@@ -53,11 +53,6 @@ def small_runs(count: int) -> list[Run]:
 def records(log: Log, prefix: str = "tracklog") -> int:
     topic = Topics(prefix).events
     return sum(log.bounds(topic, p).end for p in range(log.partition_count(topic)))
-
-
-def assert_in_once(log: Log, runs: list[Run], prefix: str = "tracklog") -> None:
-    for run in runs:
-        assert work_of(read_accepted(log, run.trajectory_id, prefix=prefix)) == planned_work(run), run.trajectory_id
 
 
 async def write_part(producer: EventProducer, run: Run, steps: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
+from tracklog.infra.log.ranges import read_range
 from tracklog.producers.bodies import body_of
 from tracklog.producers.data import shipped_file, shipped_files
 from tracklog.producers.importers.chat import parse_chat_jsonl
@@ -18,7 +19,10 @@ from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.producer import EventProducer
 from tracklog.schemas.codec import Event, decode_event, encode_event
 from tracklog.schemas.events import ContextBuilt, EventBody, OwnershipClaimed
+from tracklog.schemas.fold import fold
+from tracklog.schemas.head import Verdict
 from tracklog.schemas.stamp import Stamp, trajectory_prefix
+from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import ZERO_HASH, Driver, InboxId, Ref
 
@@ -99,6 +103,29 @@ async def import_all(
 ) -> ImportReport:
     history = log_history(log, Topics(prefix).events)
     return await import_runs(producer, blobs, runs, history=history, **more)
+
+
+def accepted_events(log: Log, prefix: str = "tracklog") -> dict[str, list[Event]]:
+    """The accepted events of every trajectory, by one scan of the topic."""
+    topic = Topics(prefix).events
+    states: dict[str, State] = {}
+    found: dict[str, list[Event]] = {}
+    for partition in range(log.partition_count(topic)):
+        bounds = log.bounds(topic, partition)
+        for record in read_range(log, topic, partition, bounds.first, bounds.end):
+            event = decode_event(record.key, record.value, record.headers)
+            key = event.envelope.trajectory_id
+            states[key], judgement = fold(states.get(key, State(key)), event)
+            if judgement.verdict is Verdict.ACCEPTED:
+                found.setdefault(key, []).append(event)
+    return found
+
+
+def assert_in_once(log: Log, runs: Iterable[Run], prefix: str = "tracklog") -> None:
+    """Every step of every run is in the log, in order, as planned, and none is there twice."""
+    events = accepted_events(log, prefix)
+    for run in runs:
+        assert work_of(events[run.trajectory_id]) == planned_work(run), run.trajectory_id
 
 
 Work = list[tuple[int, int, tuple[int, ...], dict[str, str], EventBody]]
