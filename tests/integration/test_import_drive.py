@@ -31,7 +31,7 @@ from tracklog.producers.importers.report import ImportReport
 from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.importers.standing import inbox_source
 from tracklog.producers.producer import EventProducer
-from tracklog.schemas.errors import AppendRefused, Undecided
+from tracklog.schemas.errors import AppendRefused, BlobError, Undecided
 from tracklog.schemas.events import ModelReplied, ToolIntent
 from tracklog.schemas.limits import EVENT_BYTES_MAX
 from tracklog.schemas.topics import Topics
@@ -229,6 +229,16 @@ async def test_a_log_that_refuses_stops_the_import_and_it_goes_on_later(blobs: B
         report = await import_all(log, producer, blobs, runs)
         assert (report.runs, report.conflicts) == (10, ())
         assert_in_once(log, runs)
+
+
+async def test_no_event_names_a_blob_that_could_not_be_stored(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    async with writing() as (log, producer):
+        with pytest.raises(BlobError):
+            await import_all(log, producer, open_blobs(str(tmp_path / "file")), small_runs(3))
+        assert {e.name for run in small_runs(3) for e in read_accepted(log, run.trajectory_id)} <= {"OwnershipClaimed"}
+        report = await import_all(log, producer, open_blobs(str(tmp_path / "blobs")), small_runs(3))
+        assert report == ImportReport(new=3, events=3 * len(plan(chat_run())))
 
 
 async def test_bad_runs_are_reported_and_the_others_go_in(blobs: BlobStore) -> None:
