@@ -8,11 +8,11 @@
 --   unrank member count k*                      ZREM from each
 --   extend k data                               APPEND
 --   keep   k sizes-k member count-max bytes-max expire-at-ms count entry*
--- Answers 1, or what is stored instead: {incarnation, position}.
+-- Answers 1, or what is stored instead: {incarnation, position}, false (nil) where nothing is.
 
 local stored = redis.call('HMGET', KEYS[1], 'incarnation', 'position')
 if (stored[1] or '') ~= ARGV[1] or (stored[2] or '') ~= ARGV[2] then
-  return {stored[1] or '', stored[2] or ''}
+  return stored
 end
 
 local AT_ONCE = 4000 -- Lua's unpack has a limit of about 8000

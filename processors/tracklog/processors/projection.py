@@ -89,14 +89,14 @@ class Projection(Generic[S]):
         expected = self._checkpoints.get(partition)
         if expected is not None and records and records[0].offset < expected.position:
             records = [record for record in records if record.offset >= expected.position]
-        batch = self._apply(records, self._stored(partition, records))
+        batch = self._apply(records, self._stored(partition, expected, records))
         if batch.poison and self._quarantine is not None:
             self._quarantine.put(partition, batch.poison)
         writes = (write for change in batch.changes.values() for write in self._writes(change))
         self._checkpoints[partition] = self._store.commit(partition, expected, position, writes)
         self._remember(partition, batch, len(records))
 
-    def _stored(self, partition: int, records: Sequence[Record]) -> dict[str, S | None]:
+    def _stored(self, partition: int, expected: Checkpoint | None, records: Sequence[Record]) -> dict[str, S | None]:
         """The states as the store holds them, from memory where they are there; None for new trajectories.
 
         Asked for by record key, which is the trajectory id of every record that decodes: one round trip for all.
@@ -105,7 +105,7 @@ class Projection(Generic[S]):
         ids = [key.decode(errors="replace") for key in keys]
         states = {one: self._cache.get(partition, one) for one in ids}
         missing = [one for one, state in states.items() if state is None]
-        for one, fields in zip(missing, self._store.load(partition, missing), strict=True):
+        for one, fields in zip(missing, self._store.load(partition, expected, missing), strict=True):
             if fields:
                 states[one] = self._processor.load(one, fields)
                 self.counts.loaded += 1

@@ -45,12 +45,28 @@ class RedisStore:
         (answer,) = ask(self._client, [("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields)])
         return checkpoint_of(answer)
 
-    def load(self, partition: int, trajectory_ids: Sequence[str]) -> list[Mapping[bytes, bytes]]:
-        """Each trajectory's own fields, in one round trip; empty for those that are not there."""
+    def load(
+        self, partition: int, expected: Checkpoint | None, trajectory_ids: Sequence[str]
+    ) -> list[Mapping[bytes, bytes]]:
+        """Each trajectory's own fields, in one round trip; empty for those that are not there.
+
+        Raises StoreConflict when they may be newer than `expected`: the checkpoint is read last, so where it is
+        still the expected one, nothing had moved before.
+        """
         if not trajectory_ids:
             return []
         base = self.keys.base(partition)
-        return ask(self._client, [("HGETALL", base + own_fields(one)) for one in trajectory_ids])
+        *found, answer = ask(
+            self._client,
+            [
+                *(("HGETALL", base + own_fields(one)) for one in trajectory_ids),
+                ("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields),
+            ],
+        )
+        stored = checkpoint_of(answer)
+        if stored != expected:
+            raise self._conflict(partition, stored, expected)
+        return found
 
     def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
         """Writes a batch and moves the position to `position`; all of it, or nothing.
@@ -65,10 +81,14 @@ class RedisStore:
         guard = ("", "") if expected is None else (expected.incarnation, expected.position)
         answer = self._commit(batch.keys, [*guard, incarnation, position, self.source, *batch.arguments])
         if answer != 1:
-            raise StoreConflict(
-                f"{self.keys.base(partition)}* moved under its writer: at {_where(*answer)}, expected {_where(*guard)}"
-            )
+            raise self._conflict(partition, checkpoint_of([*answer, b""]), expected)
         return Checkpoint(incarnation, position, self.source)
+
+    def _conflict(self, partition: int, stored: Checkpoint | None, expected: Checkpoint | None) -> StoreConflict:
+        return StoreConflict(
+            f"{self.keys.base(partition)}* moved under its writer: it is at {_where(stored)}, expected was"
+            f" {_where(expected)}"
+        )
 
     def publish(self, partitions: int, *, replace: bool = False) -> None:
         """Points readers to this version; without `replace` only when they are pointed nowhere."""
@@ -134,9 +154,8 @@ def _script() -> str:
     return (resources.files("tracklog.processors") / "guarded_commit.lua").read_text(encoding="utf-8")
 
 
-def _where(incarnation: str | bytes, position: str | bytes | int) -> str:
-    shown = position.decode() if isinstance(position, bytes) else str(position)
-    return f"offset {shown}" if shown else "nothing"
+def _where(checkpoint: Checkpoint | None) -> str:
+    return "nothing" if checkpoint is None else f"offset {checkpoint.position} of {checkpoint.incarnation[:8]}"
 
 
 def _number(answer: Any) -> int:
