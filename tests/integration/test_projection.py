@@ -151,9 +151,7 @@ def test_several_owners_of_one_partition_at_once_do_no_harm(world: World) -> Non
     assert assert_equals_fresh_fold(world) == 40
 
 
-def test_a_wiped_redis_is_noticed_and_healed_without_a_new_event(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wiped_redis_is_noticed_and_healed_without_a_new_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tracklog.infra.partition_loop.IDLE_FOLD_S", 0.2)
     append_runs(world, 10)
     with followed(world):

@@ -23,6 +23,9 @@ CUT_BYTES: Final = 64 * 1024
 REPORT_TIMEOUT_S: Final = 30.0
 
 
+Reports = queue.SimpleQueue[tuple[int, AppendError | None]]
+
+
 class Poison(NamedTuple):
     """A record that cannot be decoded, and why."""
 
@@ -45,38 +48,51 @@ class Quarantine:
         Raises AppendError, AppendUnknown when reports did not come in time: the same call may follow.
         """
         done = self._done.setdefault(partition, set())
-        reports: queue.SimpleQueue[tuple[int, AppendError | None]] = queue.SimpleQueue()
         waiting = [one for one in poison if one.record.offset not in done]
-        for one in waiting:
-            self._append(one, reports)
-        errors = [error for error in (self._report(reports, done) for _ in waiting) if error is not None]
-        if errors:
-            raise errors[0]
+        errors = self._append(waiting, done, cut=False)
+        large = {offset for offset, error in errors.items() if isinstance(error, RecordTooLarge)}
+        rest = {offset: error for offset, error in errors.items() if offset not in large}
+        rest |= self._append([one for one in waiting if one.record.offset in large], done, cut=True)
+        for error in rest.values():
+            raise error
 
     def moved(self, partition: int) -> None:
         """The position behind what was put is stored: it will not come again from here."""
         self._done.pop(partition, None)
 
-    def _append(self, poison: Poison, reports: queue.SimpleQueue[tuple[int, AppendError | None]]) -> None:
-        record = poison.record
-        delivered = _reporting(record.offset, reports)
-        key = record.key or f"{record.topic}/{record.partition}".encode()
-        value = record.value or b""
-        headers = (*record.headers, *_origin(poison))
-        try:
-            self._log.append(self._topic, key, value, headers, delivered)
-        except RecordTooLarge:
-            size = (FULL_BYTES, str(len(value)).encode())
-            self._log.append(self._topic, key, value[:CUT_BYTES], (*_origin(poison), size), delivered)
+    def _append(self, poison: Sequence[Poison], done: set[int], *, cut: bool) -> dict[int, AppendError]:
+        """Appends, waits for all reports, and gives the errors by offset."""
+        reports: Reports = queue.SimpleQueue()
+        for one in poison:
+            offset = one.record.offset
+            try:
+                self._log.append(self._topic, *_kept(one, cut), _reporting(offset, reports))
+            except AppendError as error:
+                reports.put((offset, error))
+        errors: dict[int, AppendError] = {}
+        for _ in poison:
+            offset, error = self._report(reports)
+            if error is None:
+                done.add(offset)
+            else:
+                errors[offset] = error
+        return errors
 
-    def _report(self, reports: queue.SimpleQueue[tuple[int, AppendError | None]], done: set[int]) -> AppendError | None:
+    def _report(self, reports: Reports) -> tuple[int, AppendError | None]:
         try:
-            offset, error = reports.get(timeout=self._timeout_s)
+            return reports.get(timeout=self._timeout_s)
         except queue.Empty:
             raise AppendUnknown(f"no report of an append to {self._topic} within {self._timeout_s:g} s") from None
-        if error is None:
-            done.add(offset)
-        return error
+
+
+def _kept(poison: Poison, cut: bool) -> tuple[bytes, bytes, Headers]:
+    """Key, value and headers in the quarantine. A record without a key is put under its source partition."""
+    record = poison.record
+    key = record.key or f"{record.topic}/{record.partition}".encode()
+    value = record.value or b""
+    if cut:
+        return key[:CUT_BYTES], value[:CUT_BYTES], (*_origin(poison), (FULL_BYTES, str(len(value)).encode()))
+    return key, value, (*record.headers, *_origin(poison))
 
 
 def _origin(poison: Poison) -> Headers:
@@ -89,7 +105,7 @@ def _origin(poison: Poison) -> Headers:
     )
 
 
-def _reporting(offset: int, reports: queue.SimpleQueue[tuple[int, AppendError | None]]) -> Delivered:
+def _reporting(offset: int, reports: Reports) -> Delivered:
     def delivered(position: Position | None, error: AppendError | None) -> None:
         reports.put((offset, error))
 
