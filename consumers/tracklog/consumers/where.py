@@ -59,4 +59,4 @@ def _reason(error: Exception) -> str:
     """The library's words without its drawing of the place."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     found = re.search(r"ERROR: <input>:\d+:(\d+): (.*)", text)
-    return f"{found[2]} (at character {found[1]})" if found else text
+    return f"{found[2].partition(' expecting {')[0]} (at character {found[1]})" if found else text

@@ -72,6 +72,11 @@ _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
 Body = Callable[..., None]
 
 
+def new_app(**info: Any) -> typer.Typer:
+    """The app of one module of commands."""
+    return typer.Typer(add_completion=False, **info)
+
+
 def command(app: typer.Typer, name: str | None = None, **info: Any) -> Callable[[Body], Body]:
     """Registers a command. Its first parameter is a `Run`; the shared options are added to the others.
 
@@ -102,6 +107,8 @@ def root_options(callback: Callable[..., None]) -> Callable[..., None]:
     def call(ctx: typer.Context, **given: Any) -> None:
         ctx.find_root().obj = _shared(given)
         callback(**given)
+        if ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help())
 
     functools.update_wrapper(call, callback)
     _describe(call, [*own, *_shared_parameters()])

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.output import Advance
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.importing import import_into
@@ -16,7 +16,7 @@ from tracklog.infra.clock import SystemClock
 from tracklog.producers.importers.files import read_runs
 from tracklog.producers.importers.report import ImportReport
 
-app = typer.Typer()
+app = new_app()
 
 
 @command(app)

@@ -16,6 +16,7 @@ from tracklog.schemas.errors import TracklogError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 PLAIN_WIDTH: Final = 160
 """Columns where there is no terminal to ask."""
@@ -65,19 +66,11 @@ class Output:
         """A table on a terminal; elsewhere the cells of a row, two spaces between columns."""
         if self.as_json:
             return
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
-        terminal = self.console.is_terminal
-        table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD if terminal else None, pad_edge=False)
-        for number, name in enumerate(columns):
-            last = number == len(columns) - 1
-            justify: Any = "right" if name in right else "left"
-            table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis" if last else "fold")
-        for row in rows:
-            table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
-        self.console.print(table, soft_wrap=not terminal)
+        if self.console.is_terminal:
+            self.console.print(_rich_table(columns, rows, title, right))
+        else:
+            for line in _plain_table(columns, list(rows), right):
+                self.text(line)
 
     def error(self, error: TracklogError) -> None:
         if self.as_json:
@@ -119,7 +112,7 @@ class Output:
         def advance(steps: int) -> None:
             nonlocal done, told
             done += steps
-            if not self.as_json and (done - told >= step or done == total):
+            if not self.as_json and (done - told >= step or (done == total and done > told)):
                 told = done
                 self.note(f"{what}: {done}" if total is None else f"{what}: {done} of {total}")
 
@@ -127,6 +120,31 @@ class Output:
 
     def flush(self) -> None:
         sys.stdout.flush()
+
+
+def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str, right: Sequence[str]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for number, name in enumerate(columns):
+        last = number == len(columns) - 1
+        justify: Any = "right" if name in right else "left"
+        table.add_column(name, justify=justify, no_wrap=not last, overflow="ellipsis" if not last else "fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> Iterator[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, cell, width in zip(columns, row, widths, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
 
 
 def _console(*, stderr: bool) -> Console:
@@ -153,10 +171,6 @@ _STYLES: Final[Mapping[str, str]] = {
     "refused": "red",
     "fault": "bold red",
 }
-
-
-def _style(cell: str) -> str:
-    return _STYLES.get(cell, "")
 
 
 def _plain(value: Any) -> Any:

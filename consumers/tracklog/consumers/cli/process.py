@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis, projection_of
 
-app = typer.Typer()
+app = new_app()
 
 
 @command(app)

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.wiring import opened_log
 from tracklog.infra.log.port import Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.processors.quarantine import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC
 
-app = typer.Typer(help="Look at records that are no events.", no_args_is_help=True)
+app = new_app(help="Look at records that are no events.", no_args_is_help=True)
 
 
 @app.callback()

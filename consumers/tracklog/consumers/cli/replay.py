@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import Format, Sink, opened_sink, tell_states
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
@@ -21,7 +21,7 @@ from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.schemas.errors import InputError
 
-app = typer.Typer(help="Read ranges of the log again.", no_args_is_help=True)
+app = new_app(help="Read ranges of the log again.", no_args_is_help=True)
 
 
 @app.callback()

@@ -51,6 +51,10 @@ class Run:
             raise InputError(f"--set {missing[0]} has no value", hint="write --set NAME=VALUE")
         return load_settings(flags=self._flags, environ=self._environ, cwd=Path.cwd())
 
+    def with_flags(self, flags: Mapping[str, object]) -> Run:
+        """The same call with other settings."""
+        return Run({**self._flags, **flags}, as_json=self.as_json, environ=self._environ)
+
     def faulty(self) -> None:
         self.exit_code = 1
 

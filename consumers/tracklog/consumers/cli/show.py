@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.event_json import event_map, foreign_map
@@ -20,7 +20,7 @@ from tracklog.infra.log.port import Record
 from tracklog.schemas.errors import InputError, StoreError
 from tracklog.schemas.state import State, dump_state
 
-app = typer.Typer()
+app = new_app()
 
 
 @command(app)
@@ -76,18 +76,20 @@ def timeline_map(found: Timeline) -> dict[str, Any]:
     }
 
 
-def tell(run: Run, found: Timeline, *, wide: bool = False) -> None:
+def tell(run: Run, found: Timeline, *, wide: bool = False, entries_max: int | None = None) -> None:
     for line in facts(found):
         run.out.text(line)
     width = None if wide or not run.out.console.is_terminal else run.out.console.width
     turn = None
-    for entry in found.entries:
+    for entry in found.entries[:entries_max]:
         now = entry.event.envelope.turn if entry.event is not None and entry.accepted else turn
         if now != turn:
             run.out.text(f"── turn {now} " + "─" * 40, style="bold" if now else "dim")
             turn = now
         line = _line(entry)
         run.out.text(line if width is None else one_cut(line, width), style=_style(entry))
+    if entries_max is not None and len(found.entries) > entries_max:
+        run.out.text(f"           … {len(found.entries) - entries_max} more", style="dim")
 
 
 def facts(found: Timeline) -> Iterator[str]:
@@ -101,10 +103,9 @@ def facts(found: Timeline) -> Iterator[str]:
         yield f"  agent {state.task.agent} · {model} · driver {state.task.driver.value} · {labels or 'no labels'}"
         if state.task.source:
             yield f"  source {state.task.source}"
-    yield (
-        f"  {state.turn} turns · {spent.model_calls} model calls · {spent.tool_calls} tool calls ·"
-        f" {spent.input_tokens} → {spent.output_tokens} tokens · {money(spent.cost_micro_usd)}"
-    )
+    tokens = f"{spent.input_tokens} → {spent.output_tokens} tokens" if spent.input_tokens else "tokens not recorded"
+    cost = money(spent.cost_micro_usd) if spent.cost_micro_usd else "cost not recorded"
+    yield f"  {state.turn} turns · {spent.model_calls} model calls · {spent.tool_calls} tool calls · {tokens} · {cost}"
     yield (
         f"  {state.events} events, epoch {state.head.epoch}, head {state.head.hash.hex()[:16]} ·"
         f" partition {first.partition}, offsets {first.offset} to {last.offset} ·"

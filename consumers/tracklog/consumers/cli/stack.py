@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.infra.stack.local import LocalStack, StackStatus
 
-app = typer.Typer(help="Start and stop a local Kafka and Redis, without Docker.", no_args_is_help=True)
+app = new_app(help="Start and stop a local Kafka and Redis, without Docker.", no_args_is_help=True)
 
 
 @command(app)
 def up(
     run: Run,
-    kafka: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Start Kafka (needs Java and Maven).")] = True,
-    redis: Annotated[bool, typer.Option("--with-redis/--no-redis", help="Start Redis or Valkey.")] = True,
+    with_kafka: Annotated[
+        bool, typer.Option(" /--no-kafka", help="Do not start Kafka (it needs Java and Maven).")
+    ] = True,
+    with_redis: Annotated[bool, typer.Option(" /--no-redis", help="Do not start Redis.")] = True,
 ) -> None:
     """Start Kafka and Redis as daemons of this folder; what runs already is left alone.
 
@@ -28,7 +31,7 @@ def up(
     Example:
       tracklog stack up && tracklog stack status
     """
-    status = _stack(run).up(kafka=kafka, redis=redis, progress=run.out.note)
+    status = _stack(run).up(kafka=with_kafka, redis=with_redis, progress=run.out.note)
     _tell(run, status)
 
 
@@ -48,15 +51,21 @@ def down(run: Run) -> None:
 
 
 @command(app)
-def status(run: Run) -> None:
+def status(
+    run: Run,
+    exports: Annotated[bool, typer.Option("--exports", help="Print only the exports, for a shell's eval.")] = False,
+) -> None:
     """Show what runs, and what to export to use it. Exit code 1 when nothing runs or something does not answer.
 
     \b
     Example:
-      tracklog stack status --json
+      eval "$(tracklog stack status --exports)"
     """
     found = _stack(run).status()
-    _tell(run, found)
+    if exports:
+        _tell_exports(run, found, "")
+    else:
+        _tell(run, found)
     if not found.healthy:
         run.faulty()
 
@@ -78,5 +87,9 @@ def _tell(run: Run, status: StackStatus) -> None:
     ]
     run.out.table(("service", "address", "pid", "state", "its log"), rows)
     run.out.text("to use it:")
+    _tell_exports(run, status, "  ")
+
+
+def _tell_exports(run: Run, status: StackStatus, indent: str) -> None:
     for name, value in status.exports.items():
-        run.out.text(f"  export {name}='{value}'")
+        run.out.text(f"{indent}export {name}={shlex.quote(value)}")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import typer
-
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.wiring import opened_log
 from tracklog.infra import topic_admin
 from tracklog.infra.topic_admin import Finding
 
-app = typer.Typer(help="Create and check the topics.", no_args_is_help=True)
+app = new_app(help="Create and check the topics.", no_args_is_help=True)
 
 
 @command(app)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from tracklog.consumers.cli.command import command
+from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.read import Reader
 from tracklog.consumers.stored_states import StoredStates
@@ -21,7 +21,7 @@ from tracklog.schemas.errors import InputError
 
 REPORTS_SHOWN_MAX: Final = 200
 
-app = typer.Typer()
+app = new_app()
 
 
 class Against(StrEnum):

@@ -1,0 +1,77 @@
+"""`tracklog list`"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.replay_output import clock_time
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.listing import SAMPLE, Listed, listed, parse_labels, parse_time
+from tracklog.consumers.read import Reader
+from tracklog.consumers.read_filter import Filter
+from tracklog.consumers.summary import one_line
+from tracklog.consumers.where import Where
+from tracklog.consumers.wiring import opened_views
+
+app = new_app()
+
+
+@command(app)
+def list_command(
+    run: Run,
+    tenant: Annotated[str | None, typer.Option(help="Of this tenant.")] = None,
+    status: Annotated[str | None, typer.Option(help="In this status, e.g. running, completed, 'in doubt'.")] = None,
+    tool: Annotated[str | None, typer.Option(help="That called this tool.")] = None,
+    model: Annotated[str | None, typer.Option(help="That asked for or was served this model.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="With this label; repeatable.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Last append at or after (ISO 8601, UTC).")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Last append before.")] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="CEL", help="A condition, e.g. 'tool_calls > 5 && labels.reward == \"0\"'.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 20,
+    cursor: Annotated[str | None, typer.Option(metavar="TOKEN", help="Go on after the page that gave it.")] = None,
+) -> None:
+    """List trajectories from Redis, newest append first. All conditions must hold.
+
+    \b
+    Examples:
+      tracklog list --tool book_reservation --label reward=0
+      tracklog list --where 'turn > 20 && status == "completed"' --json
+    """
+    condition = None if where is None else Where(where, SAMPLE)
+    wanted = Filter(
+        tenant=tenant,
+        status=status,
+        tool=tool,
+        model=model,
+        labels=parse_labels(label or []),
+        since_ms=parse_time("--since", since),
+        until_ms=parse_time("--until", until),
+    )
+    with opened_views(run.settings) as (_, client):
+        reader = Reader(client, prefix=run.settings.prefix)
+        page = listed(reader, wanted, condition, cursor=cursor, limit=limit)
+    tell(run, page)
+
+
+def tell(run: Run, page: Listed) -> None:
+    if run.as_json:
+        run.out.json({"trajectories": page.rows, "next": page.next})
+        return
+    if not page.rows:
+        run.out.text("no trajectory matches")
+        return
+    columns = ("trajectory", "status", "turns", "events", "calls", "last append (UTC)", "labels")
+    run.out.table(columns, [_cells(row) for row in page.rows], right=("turns", "events", "calls"))
+    if page.next is not None:
+        run.out.text(f"more: --cursor '{page.next}'", style="dim")
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    labels = one_line(" ".join(f"{name}={value}" for name, value in row["labels"].items()), 60)
+    numbers = (str(row["turn"]), str(row["events"]), str(row["tool_calls"]))
+    return (row["trajectory_id"], row["status"], *numbers, clock_time(row["last_ms"])[:19], labels)
