@@ -122,12 +122,6 @@ class SqliteLog:
 
     def create(self, specs: Iterable[TopicSpec]) -> list[str]:
         wanted = list(specs)
-        for spec in wanted:
-            if spec.replication_factor != 1:
-                raise SettingsError(
-                    f"the topic {spec.name} cannot have {spec.replication_factor} replicas in {self.url}",
-                    hint="one file is one replica: ask for replication factor 1, or use kafka://",
-                )
         return self.run(lambda connection: [spec.name for spec in wanted if _create(connection, spec)])
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
@@ -217,6 +211,11 @@ def _offset_at(connection: sqlite3.Connection, slot: int, timestamp_ms: int) -> 
 def _create(connection: sqlite3.Connection, spec: TopicSpec) -> bool:
     if _topic_row(connection, spec.name) is not None:
         return False
+    if spec.replication_factor != 1:
+        raise SettingsError(
+            f"the topic {spec.name} cannot have {spec.replication_factor} replicas in a file",
+            hint="one file is one replica: ask for replication factor 1, or use kafka://",
+        )
     first_slot = connection.execute("SELECT coalesce(max(slot) + 1, 0) FROM partitions").fetchone()[0]
     connection.execute(
         "INSERT INTO topics VALUES (?, ?, ?, ?, ?)",
