@@ -13,6 +13,7 @@ from tests.support.importing import (
     assert_in_once,
     chat_record,
     chat_run,
+    events_of_plan,
     import_all,
     recorded_objects,
     work_of,
@@ -34,6 +35,7 @@ from tracklog.producers.producer import EventProducer
 from tracklog.schemas.errors import AppendRefused, BlobError, Undecided
 from tracklog.schemas.events import ModelReplied, ToolIntent
 from tracklog.schemas.limits import EVENT_BYTES_MAX
+from tracklog.schemas.same_work import same_work
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver, InboxId, Ref
 
@@ -121,6 +123,7 @@ async def test_a_run_resumed_many_times_refers_to_the_right_events(blobs: BlobSt
         report = await import_all(log, producer, blobs, [run])
         assert (report.resumed, report.new) == (1, 0)
         assert_in_once(log, [run])
+        assert same_work(read_accepted(log, run.trajectory_id), events_of_plan(run, blobs)) is None
 
 
 def cancelling(after: int) -> Callable[[str, bytes, bytes], Fault | None]:

@@ -9,7 +9,6 @@ from typing import Any
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
-from tracklog.producers.bodies import body_of
 from tracklog.producers.data import shipped_file, shipped_files
 from tracklog.producers.importers.chat import parse_chat_jsonl
 from tracklog.producers.importers.drive import import_runs, log_history
@@ -73,7 +72,7 @@ def events_of_plan(run: Run, blobs: BlobStore) -> list[Event]:
     events, previous = [], ZERO_HASH
     for seq, planned in enumerate(steps):
         for text, media_type in planned.stores:
-            body_of(text, blobs, 0, media_type)
+            blobs.put(text.encode(), media_type=media_type)
         stamp = Stamp(
             run.trajectory_id,
             trajectory_prefix(run.trajectory_id, "default"),
