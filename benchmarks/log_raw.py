@@ -142,7 +142,7 @@ def bare_kafka(bootstrap: str) -> Iterable[Measure]:
             "linger.ms": 0,
         }
     )
-    headers = list(HEADERS)
+    headers: list[tuple[str, str | bytes | None]] = list(HEADERS)
     polls = iter(range(10**9))
 
     def put(key: bytes) -> None:
