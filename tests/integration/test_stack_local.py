@@ -18,12 +18,12 @@ import redis
 from tests.conftest import docker_reason, kafka_container
 from tracklog.infra.stack.kafka_libs import libs_path
 from tracklog.infra.stack.kafka_probe import brokers_of
-from tracklog.infra.stack.local import LocalStack
+from tracklog.infra.stack.local import ONE_BROKER, LocalStack
 
 COMMAND = """
 import json, sys
 from pathlib import Path
-from tracklog.infra.stack.local import LocalStack
+from tracklog.infra.stack.local import ONE_BROKER, LocalStack
 status = LocalStack(Path(sys.argv[1])).up(kafka="kafka" in sys.argv, redis="redis" in sys.argv)
 print(json.dumps(status.as_dict()))
 """
@@ -68,7 +68,7 @@ def test_kafka_and_redis_outlive_the_process_that_started_them(state_dir: Path, 
     assert status.as_dict() == json.loads(json.dumps(first), object_hook=_services_as_tuple)
     assert status.healthy
     assert status.kafka_libs == str(link)
-    assert status.exports == {"TRACKLOG_LOG": status.log, "TRACKLOG_REDIS": status.redis}
+    assert status.exports == {"TRACKLOG_LOG": status.log, "TRACKLOG_REDIS": status.redis, **ONE_BROKER}
     assert status.log is not None
     port = int(status.log.rpartition(":")[2])
     assert brokers_of("127.0.0.1", port, 2.0) == {1}

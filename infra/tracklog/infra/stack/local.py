@@ -16,6 +16,8 @@ from tracklog.infra.stack.valkey_server import ValkeyServer
 
 LOCK_TIMEOUT_S: Final = FETCH_TIMEOUT_S + START_TIMEOUT_S
 
+ONE_BROKER: Final = {"TRACKLOG_TOPICS__REPLICATION_FACTOR": "1", "TRACKLOG_TOPICS__MIN_INSYNC_REPLICAS": "1"}
+
 Progress = Callable[[str], None]
 
 
@@ -53,9 +55,10 @@ class StackStatus:
 
     @property
     def exports(self) -> dict[str, str]:
-        """Environment variables that point Tracklog at this stack."""
+        """Environment variables that point Tracklog at this stack, whose Kafka is one broker."""
         found = {"TRACKLOG_LOG": self.log, "TRACKLOG_REDIS": self.redis}
-        return {name: value for name, value in found.items() if value is not None}
+        one_broker = ONE_BROKER if self.log is not None else {}
+        return {name: value for name, value in found.items() if value is not None} | one_broker
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
