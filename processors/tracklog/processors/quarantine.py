@@ -67,8 +67,8 @@ class Quarantine:
             offset = one.record.offset
             try:
                 self._log.append(self._topic, *_kept(one, cut), _reporting(offset, reports))
-            except AppendError as error:
-                reports.put((offset, error))
+            except AppendError as refused:
+                reports.put((offset, refused))
         errors: dict[int, AppendError] = {}
         for _ in poison:
             offset, error = self._report(reports)

@@ -1,0 +1,219 @@
+"""What the store promises: one guarded step per batch, every write shape, bounds. On each server found here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import missing_service
+from tests.support.projecting import stored_under
+from tracklog.infra.clock import SeededEntropy
+from tracklog.infra.redis_client import RedisClient, connect
+from tracklog.infra.stack.valkey_server import ValkeyServer, find_valkey
+from tracklog.processors.redis_store import Checkpoint, RedisStore
+from tracklog.processors.store_keys import StoreKeys
+from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Write
+from tracklog.schemas.errors import StackError, StoreConflict
+
+FAR_MS = 4_000_000_000_000
+SERVERS = ("valkey", *(name for name in ("redis-server",) if shutil.which(name) is not None))
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClient]:
+    """`valkey` is the one of the wheel; `redis-server` what has that name on the PATH, if any."""
+    server = ValkeyServer(tmp_path_factory.mktemp("store"), persistence="none")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "redis-server":
+            found = Path(str(shutil.which("redis-server")))
+            patch.setattr("tracklog.infra.stack.valkey_server.find_valkey", lambda: found)
+        else:
+            _require_valkey()
+        server.start()
+    try:
+        yield connect(server.url, timeout_s=5)
+    finally:
+        server.kill()
+
+
+def _require_valkey() -> None:
+    try:
+        find_valkey()
+    except StackError as error:
+        missing_service(str(error))
+
+
+@pytest.fixture
+def store(client: RedisClient) -> RedisStore:
+    client.flushdb()
+    return make_store(client)
+
+
+def make_store(client: RedisClient, *, version: int = 1, seed: int = 1) -> RedisStore:
+    keys = StoreKeys("pre", "things", version)
+    return RedisStore(client, keys, source="cluster/topic", entropy=SeededEntropy(seed))
+
+
+def content(client: RedisClient, partition: int = 3, version: int = 1) -> dict[str, object]:
+    found = stored_under(client, StoreKeys("pre", "things", version).base(partition))
+    found.pop("checkpoint", None)
+    return found
+
+
+ALL_SHAPES: list[Write] = [
+    SetFields("t:a", {"state": b"\x00\xff", "n": 1}),
+    Rank(["by:time", "by:status:new"], "a", 5),
+    Rank(["by:time"], "b", 6),
+    Unrank(["by:time"], "b"),
+    Extend("offsets:a", b"\x01"),
+    Keep("log:a", "log-bytes", "a", [b"one", b"two"], 10, 100, FAR_MS),
+]
+
+
+def test_a_partition_never_written_has_no_checkpoint(store: RedisStore) -> None:
+    assert store.checkpoint(0) is None
+
+
+def test_a_batch_writes_every_shape_and_moves_the_position_with_it(client: RedisClient, store: RedisStore) -> None:
+    written = store.commit(3, None, 7, ALL_SHAPES)
+
+    assert store.checkpoint(3) == written == Checkpoint(written.incarnation, 7, "cluster/topic")
+    assert content(client) == {
+        "t:a": {b"state": b"\x00\xff", b"n": b"1"},
+        "by:time": {b"a": 5.0},
+        "by:status:new": {b"a": 5.0},
+        "offsets:a": b"\x01",
+        "log:a": [b"one", b"two"],
+        "log-bytes": {b"a": b"6"},
+    }
+
+
+def test_position_0_is_stored_like_any_other(store: RedisStore) -> None:
+    written = store.commit(0, None, 0, [])
+
+    assert store.checkpoint(0) == written
+    assert written.position == 0
+    assert store.commit(0, written, 1, []).position == 1
+
+
+def test_the_same_batch_again_is_a_conflict_and_changes_nothing(client: RedisClient, store: RedisStore) -> None:
+    first = store.commit(3, None, 7, [Extend("x", b"1")])
+    store.commit(3, first, 9, [Extend("x", b"2")])
+
+    with pytest.raises(StoreConflict):
+        store.commit(3, first, 9, [Extend("x", b"2")])
+
+    assert content(client) == {"x": b"12"}
+
+
+@pytest.mark.parametrize("expected", [None, Checkpoint("another", 7, "cluster/topic")])
+def test_a_writer_with_another_belief_writes_nothing(
+    client: RedisClient, store: RedisStore, expected: Checkpoint | None
+) -> None:
+    written = store.commit(3, None, 7, [])
+
+    with pytest.raises(StoreConflict):
+        store.commit(3, expected, 8, ALL_SHAPES)
+
+    assert store.checkpoint(3) == written
+    assert content(client) == {}
+
+
+def test_a_wiped_store_is_a_conflict_and_its_next_life_another_one(client: RedisClient, store: RedisStore) -> None:
+    written = store.commit(3, None, 7, [])
+    client.flushdb()
+
+    with pytest.raises(StoreConflict, match="nothing"):
+        store.commit(3, written, 9, ALL_SHAPES)
+
+    again = store.commit(3, None, 7, [])
+    assert again.incarnation != written.incarnation
+    with pytest.raises(StoreConflict):
+        store.commit(3, written, 9, [])
+
+
+def test_states_newer_than_the_checkpoint_are_not_given_out(store: RedisStore) -> None:
+    first = store.commit(3, None, 7, [SetFields("t:a", {"state": "1"})])
+    assert store.load(3, first, ["a", "nobody"]) == [{b"state": b"1"}, {}]
+    store.commit(3, first, 8, [SetFields("t:a", {"state": "2"})])
+
+    with pytest.raises(StoreConflict):
+        store.load(3, first, ["a"])
+
+
+def test_partitions_and_versions_are_apart(client: RedisClient, store: RedisStore) -> None:
+    store.commit(3, None, 1, [Extend("x", b"3")])
+    store.commit(4, None, 1, [Extend("x", b"4")])
+    make_store(client, version=2).commit(3, None, 1, [Extend("x", b"v2")])
+
+    assert [content(client, 3), content(client, 4), content(client, 3, version=2)] == [
+        {"x": b"3"},
+        {"x": b"4"},
+        {"x": b"v2"},
+    ]
+
+
+def test_a_kept_list_holds_the_newest_by_count(client: RedisClient, store: RedisStore) -> None:
+    at = store.commit(3, None, 1, [Keep("l", "s", "a", [b"1", b"2", b"3"], 2, 100, FAR_MS)])
+    assert content(client)["l"] == [b"2", b"3"]
+
+    store.commit(3, at, 2, [Keep("l", "s", "a", [b"4"], 2, 100, FAR_MS)])
+
+    assert content(client)["l"] == [b"3", b"4"]
+
+
+@pytest.mark.parametrize(("bytes_max", "kept"), [(9, [b"aaa", b"bbb", b"ccc"]), (8, [b"bbb", b"ccc"]), (2, [])])
+def test_a_kept_list_holds_the_newest_by_bytes(
+    client: RedisClient, store: RedisStore, bytes_max: int, kept: list[bytes]
+) -> None:
+    at = store.commit(3, None, 1, [Keep("l", "s", "a", [b"aaa"], 10, bytes_max, FAR_MS)])
+
+    store.commit(3, at, 2, [Keep("l", "s", "a", [b"bbb", b"ccc"], 10, bytes_max, FAR_MS)])
+
+    assert content(client).get("l", []) == kept
+
+
+def test_a_kept_list_leaves_when_it_is_too_old_and_counts_anew_afterwards(
+    client: RedisClient, store: RedisStore
+) -> None:
+    at = store.commit(3, None, 1, [Keep("l", "s", "a", [b"old"], 10, 5, 1_000)])
+    assert "l" not in content(client)
+
+    store.commit(3, at, 2, [Keep("l", "s", "a", [b"new"], 10, 5, FAR_MS)])
+
+    assert content(client)["l"] == [b"new"]
+
+
+def test_a_batch_may_be_longer_than_lua_can_unpack(client: RedisClient, store: RedisStore) -> None:
+    entries = [b"%d" % n for n in range(20_000)]
+    fields: dict[str, str | bytes | int] = {f"f{n}": n for n in range(9_000)}
+
+    store.commit(3, None, 1, [Keep("l", "s", "a", entries, 30_000, 10**9, FAR_MS), SetFields("h", fields)])
+
+    assert content(client)["l"] == entries
+    assert client.hlen(StoreKeys("pre", "things", 1).key(3, "h")) == 9_000
+
+
+def test_dropping_a_partition_leaves_its_neighbours(client: RedisClient, store: RedisStore) -> None:
+    store.commit(3, None, 7, ALL_SHAPES)
+    store.commit(4, None, 7, ALL_SHAPES)
+
+    assert store.drop(3) == 7
+
+    assert store.checkpoint(3) is None
+    assert content(client, 3) == {}
+    assert len(content(client, 4)) == 6
+
+
+def test_readers_are_pointed_to_the_first_version_until_it_is_replaced(client: RedisClient, store: RedisStore) -> None:
+    second = make_store(client, version=2)
+    store.publish(12)
+    second.publish(12)
+    assert client.hgetall("pre:projection:things") == {b"version": b"1", b"partitions": b"12"}
+
+    second.publish(12, replace=True)
+
+    assert client.hgetall("pre:projection:things") == {b"version": b"2", b"partitions": b"12"}
