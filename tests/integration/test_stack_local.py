@@ -23,7 +23,7 @@ from tracklog.infra.stack.local import ONE_BROKER, LocalStack
 COMMAND = """
 import json, sys
 from pathlib import Path
-from tracklog.infra.stack.local import ONE_BROKER, LocalStack
+from tracklog.infra.stack.local import LocalStack
 status = LocalStack(Path(sys.argv[1])).up(kafka="kafka" in sys.argv, redis="redis" in sys.argv)
 print(json.dumps(status.as_dict()))
 """
