@@ -403,6 +403,13 @@ def test_closing_reports_every_append_and_ends_the_log(log: Log, log_case: LogCa
     log.close()
 
 
+def test_closed_log_takes_nothing_even_if_it_never_did(log: Log, log_case: LogCase) -> None:
+    topic = log_case.topic(log)
+    log.close()
+    with pytest.raises(ClientFatal):
+        log.append(topic, b"k", b"v", (), Reports())
+
+
 def test_ping_answers_within_its_bound(log: Log) -> None:
     began = time.monotonic()
     log.ping(10)

@@ -14,7 +14,7 @@ from tracklog.infra.log.kafka_reader import ConsumerPool, KafkaReader
 from tracklog.infra.log.offsets import check_partition
 from tracklog.infra.log.port import Bounds, Delivered, GroupListener, Headers, TopicInfo
 from tracklog.infra.log.record_size import RECORD_BYTES_MAX, check_record_size
-from tracklog.schemas.errors import InvalidTrajectoryId
+from tracklog.schemas.errors import ClientFatal, InvalidTrajectoryId
 from tracklog.schemas.topics import TopicSpec
 
 CLOSE_TIMEOUT_S: Final = 10.0
@@ -39,6 +39,7 @@ class KafkaLog:
         self._lock = threading.Lock()
         self._topics: set[str] = set()
         self._producer: KafkaProducer | None = None
+        self._closed = False
 
     @property
     def url(self) -> str:
@@ -91,6 +92,8 @@ class KafkaLog:
         self._admin.ping(timeout_s)
 
     def close(self) -> None:
+        with self._lock:
+            self._closed = True
         if self._producer is not None:
             self._producer.close(CLOSE_TIMEOUT_S)
         self._pool.close()
@@ -103,6 +106,8 @@ class KafkaLog:
 
     def _start_producer(self) -> KafkaProducer:
         with self._lock:
+            if self._closed:
+                raise ClientFatal(f"the log {self.url} is closed")
             if self._producer is None:
                 self._producer = KafkaProducer(self._config)
             return self._producer

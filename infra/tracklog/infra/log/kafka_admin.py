@@ -17,7 +17,7 @@ from tracklog.infra.log.kafka_config import QUICK_FETCH_WAIT_MS, KafkaConfig
 from tracklog.infra.log.kafka_errors import request_error
 from tracklog.infra.log.offsets import check_delete, check_partition
 from tracklog.infra.log.port import Bounds, TopicInfo
-from tracklog.schemas.errors import LogUnavailable, SettingsError, TopicMissing
+from tracklog.schemas.errors import ClientFatal, LogUnavailable, SettingsError, TopicMissing
 from tracklog.schemas.topics import TopicSpec, barrier_of
 
 REQUEST_TIMEOUT_S: Final = 8.0
@@ -53,6 +53,7 @@ class KafkaAdmin:
         self._admin: AdminClient = config.build(AdminClient, config.admin())
         self._lock = threading.Lock()
         self._watcher: Consumer | None = None
+        self._closed = False
         self._counts: dict[str, int] = {}
         self._cluster_id: str | None = None
         self._waiting = threading.Event()
@@ -135,11 +136,14 @@ class KafkaAdmin:
     def close(self) -> None:
         with self._lock:
             watcher, self._watcher = self._watcher, None
+            self._closed = True
         if watcher is not None:
             watcher.close()
 
     def _consumer(self) -> Consumer:
         with self._lock:
+            if self._closed:
+                raise ClientFatal(f"the log {self._url} is closed")
             if self._watcher is None:
                 reader = self._config.reader(fetch_wait_ms=QUICK_FETCH_WAIT_MS)
                 self._watcher = self._config.build(Consumer, reader)
@@ -206,6 +210,8 @@ class KafkaAdmin:
                         f"{what}: no leader answered at {self._url} within {REQUEST_TIMEOUT_S:g} s:"
                         f" {error.args[0].str()}"
                     ) from error
+            finally:
+                self._consumer().poll(0)  # hands out log lines and errors, which would pile up
             self._waiting.wait(_LEADER_POLL_S)
 
     def _result(self, future: Any, what: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
@@ -215,6 +221,8 @@ class KafkaAdmin:
             raise self._silent(what, timeout_s) from None
         except KafkaException as error:
             raise request_error(error.args[0], what, self._url) from error
+        finally:
+            self._admin.poll(0)
 
     def _silent(self, what: str, timeout_s: float) -> LogUnavailable:
         return LogUnavailable(f"{what}: {self._url} did not answer within {timeout_s:g} s")

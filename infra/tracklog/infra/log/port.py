@@ -66,7 +66,9 @@ class Reader(Protocol):
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:
         """Up to `max_records`, in offset order within a partition; [] when nothing came within `timeout_s`.
 
-        Raises OffsetTrimmed when a position is out of range, LogUnavailable, ClientFatal.
+        May return [] early when a position passed records that are not given out (control, aborted). A log that
+        does not answer is no error here, nothing comes until it is back: ask `bounds` or `ping`.
+        Raises OffsetTrimmed when a position is out of range, TopicMissing, LogFormatError, ClientFatal.
         """
 
     def position(self, partition: int) -> int:
@@ -125,7 +127,8 @@ class Log(Protocol):
         """Queues one record under `partition_of(key, partition count)`. Pipelined; order per key is kept.
 
         Raises LogQueueFull (nothing was queued: wait and try this same record again), RecordTooLarge,
-        TopicMissing, ClientFatal. Every other outcome comes through `delivered`.
+        TopicMissing, InvalidTrajectoryId (empty key), ClientFatal, and at the first append to a topic
+        LogUnavailable: nothing was queued then. Every other outcome comes through `delivered`.
         """
 
     def flush(self, timeout_s: float) -> int:

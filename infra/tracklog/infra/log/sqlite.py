@@ -22,7 +22,7 @@ from tracklog.infra.log.sqlite_group import Heartbeats, SqliteGroup
 from tracklog.infra.log.sqlite_reader import SqliteReader, TopicSlots
 from tracklog.infra.log.sqlite_schema import SPAN, connect, open_file, read_error
 from tracklog.infra.log.sqlite_writer import Append, SqliteWriter
-from tracklog.schemas.errors import LogUnavailable, SettingsError, TopicMissing
+from tracklog.schemas.errors import ClientFatal, SettingsError, TopicMissing
 from tracklog.schemas.topics import TopicSpec
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ class SqliteLog:
         open_file(path, busy_timeout_s=self._options.busy_timeout_s)
         self._heartbeats = Heartbeats(self._options.session_s / 5)
         self._look_lock = threading.Lock()
+        self._closed = False
         self._look_connection = connect(path, busy_timeout_s=self._options.busy_timeout_s)
         self._topics: dict[str, TopicSlots] = {}
         self._writer = SqliteWriter(
@@ -133,19 +134,19 @@ class SqliteLog:
                 finished = self.run(partial(_delete, slot=slot, before=offset))
 
     def ping(self, timeout_s: float) -> None:
-        try:
-            self.look(lambda connection: connection.execute("SELECT cluster_id FROM installation").fetchone())
-        except sqlite3.Error as error:
-            raise LogUnavailable(f"{self.url} cannot be read: {error}") from error
+        self.look(lambda connection: connection.execute("SELECT cluster_id FROM installation").fetchone())
 
     def close(self) -> None:
         self._writer.close(self._options.close_timeout_s)
         with self._look_lock:
+            self._closed = True
             self._look_connection.close()
 
     def look(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Runs a read in one transaction on the connection that this process keeps for such."""
         with self._look_lock:
+            if self._closed:
+                raise ClientFatal(f"the log {self.url} is closed")
             try:
                 self._look_connection.execute("BEGIN")
                 try:
