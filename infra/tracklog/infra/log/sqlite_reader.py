@@ -133,9 +133,10 @@ class SqliteReader:
         base = (self._topic.first_slot + partition) * SPAN
         rows = self._connection.execute(_SELECT, (base + self._positions[partition], base + end, limit))
         name = self._topic.name
+        new, decode = tuple.__new__, decode_headers  # what Record(...) does, without its Python-level call
         records = [
-            Record(name, partition, row_id - base, timestamp_ms, key, value, decode_headers(headers))
-            for row_id, timestamp_ms, key, value, headers in rows
+            new(Record, (name, partition, row_id - base, timestamp_ms, key, value, decode(headers)))
+            for row_id, timestamp_ms, key, value, headers in rows.fetchall()
         ]
         self._positions[partition] = records[-1].offset + 1 if len(records) == limit else end
         return records
