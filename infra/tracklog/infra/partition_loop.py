@@ -102,11 +102,12 @@ class PartitionLoop:
         self._pending: dict[int, list[Record]] = {}
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
+        self._give_up_s: float | None = None
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
     def run(self, group_id: str, stop: threading.Event) -> None:
         """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises."""
-        self._stop = stop
+        self._stop, self._give_up_s = stop, None
         listener = _Listener(self)
         member = listener.member = self._log.group(group_id, self._topic, listener)
         hinted: dict[int, int] = {}
@@ -132,7 +133,7 @@ class PartitionLoop:
         Without `until`, to the ends found now; without `partitions` either, all of the topic. Uses no group and
         commits nothing but what the owner stores. Ends early when `stop` is set.
         """
-        self._stop = stop if stop is not None else threading.Event()
+        self._stop, self._give_up_s = stop if stop is not None else threading.Event(), None
         ends = dict(until) if until is not None else self._ends(partitions)
         reader = self._log.reader(self._topic, {p: self._own(p) for p in ends})
         try:
@@ -162,20 +163,22 @@ class PartitionLoop:
         """Polls until the batch is full, or its time is over. Ownership may change in here: see `_Listener`."""
         left = self._settings.batch_records_max
         size_bytes = 0
-        timeout_s = self._settings.poll_timeout_s
         deadline_s: float | None = None
-        while left > 0 and size_bytes < BATCH_BYTES_MAX and timeout_s >= 0 and not self._stop.is_set():
-            records = self._poll(source, left, timeout_s)
-            self.progress.polled()
-            if not records:
+        while left > 0 and size_bytes < BATCH_BYTES_MAX and not self._stop.is_set():
+            rest_s = 0.0 if deadline_s is None else deadline_s - self._clock.monotonic_s()
+            if deadline_s is not None and rest_s <= 0:
                 return
+            poll_s = self._settings.poll_timeout_s
+            records = self._poll(source, left, poll_s if deadline_s is None else min(rest_s, poll_s))
+            self.progress.polled()
+            if deadline_s is None:
+                if not records:
+                    return
+                deadline_s = self._clock.monotonic_s() + batch_wait_s
             for record in records:
                 self._pending.setdefault(record.partition, []).append(record)
                 size_bytes += len(record.value or b"")
             left -= len(records)
-            now = self._clock.monotonic_s()
-            deadline_s = now + batch_wait_s if deadline_s is None else deadline_s
-            timeout_s = deadline_s - now if batch_wait_s > 0 else -1.0
 
     def _poll(self, source: Source, max_records: int, timeout_s: float) -> list[Record]:
         try:
@@ -201,9 +204,9 @@ class PartitionLoop:
         self.trimmed[partition] = self.trimmed.get(partition, 0) + offsets
 
     def _fold(self, source: Source, partition: int, records: list[Record], ends: Mapping[int, int] | None) -> None:
-        if partition not in self.positions:
-            return
         position = source.position(partition)
+        if ends is not None and self.positions[partition] >= ends[partition]:
+            return
         if ends is not None and position > ends[partition]:
             position = max(ends[partition], self.positions[partition])
             records = [r for r in records if r.offset < position]
@@ -280,18 +283,25 @@ class PartitionLoop:
         self.progress.got_on([p for p, end in ends.items() if source.position(p) >= end])
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Tries again while store or log are away. Raises their error after the bound, or when told to stop."""
-        deadline_s: float | None = None
+        """Tries again while store or log are away. Raises their error after the bound, or when told to stop.
+
+        The bound holds across nested calls: a poll may call the listener, which restores.
+        """
         delay_s = RETRY_FIRST_S
         while True:
             try:
-                return action()
+                result = action()
             except OUTAGES:
                 now = self._clock.monotonic_s()
-                deadline_s = now + self._outage_s_max if deadline_s is None else deadline_s
-                if now >= deadline_s or self._stop.is_set():
+                if self._give_up_s is None:
+                    self._give_up_s = now + self._outage_s_max
+                left_s = self._give_up_s - now
+                if left_s <= 0 or self._stop.is_set():
                     raise
-            self._stop.wait(min(delay_s, max(0.0, deadline_s - now)))
+            else:
+                self._give_up_s = None
+                return result
+            self._stop.wait(min(delay_s, left_s))
             delay_s = min(delay_s * 2, RETRY_MAX_S)
 
 
