@@ -19,6 +19,8 @@ def summary(event: Event) -> str:
     """What the event says, in the words of its type; for one that is not known here, that."""
     if event.problem:
         return f"cannot be believed: {event.problem}"
+    if event.flaw:
+        return f"cannot be read here: {event.flaw}"
     if event.body is None:
         return f"of a type or version not known here (schema {event.fingerprint.hex()})"
     describe = _DESCRIBE.get(type(event.body))

@@ -54,8 +54,9 @@ class Encoded(NamedTuple):
 class Recorded(Generic[E, B]):
     """A record as read. `body` is None for a type or version that is not known here: it is kept as it is.
 
-    `problem` is empty for a sound record; otherwise it says why the bytes cannot be believed, and the
-    verdict is tampered.
+    `problem` says why the bytes cannot be believed (they do not have the hash they came with): tampered. `flaw`
+    says why a body of a known type cannot be read here, though its bytes are what was written; such a record is
+    judged like one of an unknown type, so that readers with other limits come to the same verdict.
     """
 
     name: str
@@ -64,10 +65,11 @@ class Recorded(Generic[E, B]):
     hash: bytes
     fingerprint: bytes
     problem: str = ""
+    flaw: str = ""
 
     @property
     def known(self) -> bool:
-        return self.body is not None or bool(self.problem)
+        return self.body is not None
 
 
 Event = Recorded[Envelope, EventBody]
@@ -159,12 +161,12 @@ def _decode(
     stated = headers.get(HEADER_HASH)
     problem = "" if stated is None or stated == digest else f"the bytes do not have the hash that {HEADER_HASH} states"
     name = schema.name if schema is not None else (headers.get(HEADER_TYPE) or b"unknown").decode(errors="replace")
-    envelope, body, trouble = _read(kind, schema, payload)
+    envelope, body, flaw = _read(kind, schema, payload)
     if key != envelope.trajectory_id.encode():
         raise ForeignRecord(
             f"the record key {key!r} is not the trajectory id {envelope.trajectory_id!r} in its envelope"
         )
-    return Recorded(name, envelope, body, digest, fingerprint, problem or trouble)
+    return Recorded(name, envelope, body, digest, fingerprint, problem, flaw)
 
 
 def _read(kind: Kind, schema: Schema | None, payload: bytes) -> tuple[Any, Value | None, str]:
@@ -176,7 +178,9 @@ def _read(kind: Kind, schema: Schema | None, payload: bytes) -> tuple[Any, Value
         fields: Any = fastavro.schemaless_reader(source, schema.parsed, catalog.reader_of(schema))
         envelope = catalog.ENVELOPES[kind].model_validate(fields.pop(ENVELOPE_FIELD))
         trailing = len(payload) - source.tell()
-        return envelope, schema.model.model_validate(fields), f"{trailing} bytes too many" if trailing else ""
+        if trailing:
+            return envelope, None, f"{trailing} bytes too many behind the body of {schema.name}"
+        return envelope, schema.model.model_validate(fields), ""
     except (ValidationError, *_AVRO_ERRORS) as error:
         return (
             _read_envelope(kind, payload),

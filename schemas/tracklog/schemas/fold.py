@@ -12,12 +12,13 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.head import Judgement, Verdict, advance, judge
-from tracklog.schemas.lifecycle import CALL, TRAJECTORY, CallStatus, step_of
-from tracklog.schemas.state import Call, Fault, MessageRef, State, Task
+from tracklog.schemas.lifecycle import CALL, OPEN_INTENT, TRAJECTORY, CallStatus, step_of
+from tracklog.schemas.state import Call, Fault, MessageRef, State, Task, Timer
 from tracklog.schemas.values import EditOp, InboxId
 
 K = TypeVar("K")
 V = TypeVar("V")
+TOTAL_MAX: Final = 2**63 - 1
 Changes = dict[str, Any]
 """Fields of the state that an event sets; one `_replace` an event is what the fold can afford."""
 
@@ -73,10 +74,10 @@ def _accept(state: State, event: Event) -> Changes:
     if envelope.lamport > state.lamport:
         changes["lamport"] = envelope.lamport
     status = TRAJECTORY[state.status].get(step_of(event.name, event.body))
-    if status is not None:
-        changes["status"] = status
-    elif event.body is None:
+    if event.body is None:  # its name may come from a header, which the hash does not cover
         changes["unknown"] = state.unknown + 1
+    elif status is not None:
+        changes["status"] = status
     else:
         changes["irregular"] = state.irregular + 1
     if envelope.inbox_id is not None:
@@ -156,18 +157,30 @@ def apply_edits(previous: tuple[MessageRef, ...], body: ev.ContextBuilt) -> tupl
 def _model_replied(state: State, event: Event, body: ev.ModelReplied) -> Changes:
     spent = state.spent._replace(
         model_calls=state.spent.model_calls + 1,
-        input_tokens=state.spent.input_tokens + body.usage.input_tokens,
-        output_tokens=state.spent.output_tokens + body.usage.output_tokens,
-        cost_micro_usd=state.spent.cost_micro_usd + (body.cost_micro_usd or 0),
+        input_tokens=_sum(state.spent.input_tokens, body.usage.input_tokens),
+        output_tokens=_sum(state.spent.output_tokens, body.usage.output_tokens),
+        cost_micro_usd=_sum(state.spent.cost_micro_usd, body.cost_micro_usd),
     )
     changes: Changes = {"spent": spent}
     if body.model_served:
         changes["model_served"] = body.model_served
     if body.tool_calls:
-        turn = event.envelope.turn
-        new = {call.call_id: Call(call.tool, CallStatus.PROPOSED, turn) for call in body.tool_calls}
-        changes["calls"] = {**state.calls, **new}
+        changes.update(_propose(state, event, body))
     return changes
+
+
+def _propose(state: State, event: Event, body: ev.ModelReplied) -> Changes:
+    """An id that is taken by an open intent stays with it: what may have happened is never forgotten (§15, 2)."""
+    turn = event.envelope.turn
+    new = {call.call_id: Call(call.tool, CallStatus.PROPOSED, turn) for call in body.tool_calls}
+    reused = [call_id for call_id in new if call_id in state.calls]
+    changes: Changes = {"calls": {**state.calls, **new, **state.open_intents}}
+    return {**changes, **_irregular(state)} if reused else changes
+
+
+def _sum(total: int, more: int | None) -> int:
+    """Totals stop at the largest number a state can be stored with."""
+    return min(total + (more or 0), TOTAL_MAX)
 
 
 def _authorized(state: State, event: Event, body: ev.Authorized) -> Changes:
@@ -193,10 +206,16 @@ def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) ->
 
 
 def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
-    changes = _move_call(
-        state,
-        body.call_id,
-        event.name,
+    """Opens the call whatever came before it: an intent that was accepted may have happened. One that is open
+    already stays as it is."""
+    call = state.calls.get(body.call_id)
+    if call is not None and call.status in OPEN_INTENT:
+        return _irregular(state)
+    regular = call is not None and event.name in CALL[call.status]
+    intended = Call(
+        tool=body.tool,
+        status=CallStatus.INTENDED,
+        turn=event.envelope.turn if call is None else call.turn,
         seq=event.envelope.seq,
         hash=event.hash,
         effect=body.effect,
@@ -204,16 +223,20 @@ def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
         idempotency_key=body.idempotency_key,
         key_ttl_ms=body.key_ttl_ms,
         not_after=body.not_after,
+        request_hash=body.request_hash,
     )
-    changes["spent"] = state.spent._replace(tool_calls=state.spent.tool_calls + 1)
-    changes["tools"] = _put(state.tools, body.tool, state.tools.get(body.tool, 0) + 1)
-    return changes
+    changes: Changes = {
+        "calls": _put(state.calls, body.call_id, intended),
+        "spent": state.spent._replace(tool_calls=state.spent.tool_calls + 1),
+        "tools": _put(state.tools, body.tool, state.tools.get(body.tool, 0) + 1),
+    }
+    return changes if regular else {**changes, **_irregular(state)}
 
 
 def _tool_result(state: State, event: Event, body: ev.ToolResult) -> Changes:
     changes = _move_call(state, body.call_id, event.name)
     if body.duration_ms is not None:
-        changes["spent"] = state.spent._replace(tool_ms=state.spent.tool_ms + body.duration_ms)
+        changes["spent"] = state.spent._replace(tool_ms=_sum(state.spent.tool_ms, body.duration_ms))
     return changes
 
 
@@ -226,8 +249,7 @@ def _checkpoint(state: State, event: Event, body: ev.CheckpointTaken) -> Changes
 
 
 def _timer_set(state: State, event: Event, body: ev.TimerSet) -> Changes:
-    due = body.due_turn if body.due_at is None else body.due_at
-    return {"timers": _put(state.timers, body.timer_id, due or 0)}
+    return {"timers": _put(state.timers, body.timer_id, Timer(body.due_turn, body.due_at))}
 
 
 def _timer_fired(state: State, event: Event, body: ev.TimerFired) -> Changes:

@@ -77,6 +77,13 @@ class Fault(NamedTuple):
     detail: str
 
 
+class Timer(NamedTuple):
+    """Due at a turn or at a time (microseconds since 1970 UTC): one of the two."""
+
+    due_turn: int | None = None
+    due_at: int | None = None
+
+
 class MessageRef(NamedTuple):
     """A message of the context: an event of this trajectory (`trajectory_id` None) or of another."""
 
@@ -98,7 +105,7 @@ class State(NamedTuple):
     context: tuple[MessageRef, ...] = ()
     calls: Mapping[str, Call] = _EMPTY
     tools: Mapping[str, int] = _EMPTY
-    timers: Mapping[str, int] = _EMPTY
+    timers: Mapping[str, Timer] = _EMPTY
     spent: Spent = Spent()
     inbox: Mapping[str, int] = _EMPTY
     inbox_position: int | None = None

@@ -14,7 +14,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tracklog.schemas import limits
-from tracklog.schemas.errors import InvalidTrajectoryId
+from tracklog.schemas.errors import InvalidEvent, InvalidTrajectoryId
 
 HASH_BYTES = 32
 ID_BYTES = 16
@@ -226,7 +226,13 @@ class Body(Value):
     @classmethod
     def of(cls, text: str, media_type: str = "") -> Self:
         """The body that holds all of its text."""
-        data = text.encode()
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidEvent(
+                f"text with a lone surrogate at character {error.start} has no UTF-8 form",
+                hint="replace it, for example text.encode('utf-8', 'replace').decode()",
+            ) from error
         return cls(text=text, hash=hashlib.sha256(data).digest(), size_bytes=len(data), media_type=media_type)
 
     @property

@@ -97,14 +97,15 @@ def test_a_hash_header_that_says_otherwise_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "problem"),
+    ("value", "flaw"),
     [(FIRED.value + b"!", "1 bytes too many"), (FIRED.value[:-1], "the body of TimerFired does not decode")],
 )
-def test_a_body_that_does_not_decode_is_a_problem_and_not_foreign(value: bytes, problem: str) -> None:
+def test_a_body_that_does_not_decode_is_a_flaw_and_neither_foreign_nor_tampered(value: bytes, flaw: str) -> None:
     event = decode_event(b"t", value, ())
 
     assert event.envelope.seq == 1
-    assert problem in event.problem
+    assert flaw in event.flaw
+    assert (event.problem, event.known) == ("", False)
 
 
 def test_an_inbox_record_is_identified_by_its_source_and_number() -> None:
