@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.chains import Chain
+from tests.support.chains import Chain, Made
 from tests.support.writing import call_events, start
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.events import EventBody, ModelReplied, TimerFired, TimerSet, ToolIntent
@@ -21,7 +21,7 @@ def folded(*bodies: EventBody) -> State:
     chain.claim()
     for body in (start(), *bodies):
         chain.add(body)
-    return fold_all(State("t-1"), (decode_event(made.key, made.value, made.headers) for made in chain.records))
+    return fold_all(State("t-1"), map(_decoded, chain.records))
 
 
 def test_a_whole_turn_is_regular_and_leaves_nothing_open() -> None:
@@ -74,6 +74,5 @@ def test_an_event_whose_body_cannot_be_read_here_is_accepted_and_counted_unknown
     assert (state.status, state.unknown, state.irregular) == ("claimed", 1, 0)
 
 
-def _decoded(made: object) -> Event:
-    key, value, headers, _ = made  # type: ignore[misc]
-    return decode_event(key, value, headers)
+def _decoded(made: Made) -> Event:
+    return decode_event(made.key, made.value, made.headers)
