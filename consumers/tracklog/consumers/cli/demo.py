@@ -74,11 +74,16 @@ def demo(
             here = run.with_flags(stack_flags(status.log, status.redis, Path(run.settings.home)))
         else:
             here = run.with_flags(embedded_flags(home))
-        with opened_log(here.settings) as log, opened_redis(here.settings) as client:
-            told = _Demo(here, log, client).all()
+        told = tour(here)
         _next_steps(here, kafka=kafka, directory=directory)
     if run.as_json:
         run.out.json(told)
+
+
+def tour(run: Run) -> dict[str, Any]:
+    """All steps, on the log and the Redis of the settings. Raises TamperedRecord when the flipped byte is missed."""
+    with opened_log(run.settings) as log, opened_redis(run.settings) as client:
+        return _Demo(run, log, client).all()
 
 
 class _Demo:

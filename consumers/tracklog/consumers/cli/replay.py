@@ -58,9 +58,9 @@ def events(
     """Read events of a range again, without a group and without commits. Without a range: everything, to the end as
     it is now.
 
-    Records that are no events are shown as such. What was asked for and is no longer kept is reported on standard
-    error. `avro` is a file of records that any Avro tool reads; `raw` is each value behind its length, 4 bytes
-    big-endian.
+    With --json one object a line. Records that are no events are shown as such. What was asked for and is no longer
+    kept is reported on standard error. `avro` is a file of records that any Avro tool reads; `raw` is each value
+    behind its length, 4 bytes big-endian.
 
     \b
     Examples:
