@@ -117,6 +117,7 @@ def test_a_list_has_filters_conditions_and_pages(imported: Tracklog) -> None:
         (("replay", "events", "--where", "nosuch == 1"), "nosuch"),
         (("replay", "events", "--to-topic", "tracklog.events"), "tracklog.events"),
         (("replay", "events", "--fold", "--to-file", "x"), "exclude each other"),
+        (("replay", "events", "--for", 1), "--follow"),
         (("--set", "writer.barier=fsync", "list"), "barier"),
         (("--set", "writer", "list"), "writer"),
         (("--prefix", "Not A Prefix", "list"), "Not A Prefix"),

@@ -80,6 +80,13 @@ def place_map(record: Record) -> dict[str, Any]:
     return {"partition": record.partition, "offset": record.offset, "timestamp_ms": record.timestamp_ms}
 
 
+def without_none(value: Any) -> Any:
+    """The same without fields that are None, at any depth: for a filter such a field is not there."""
+    if isinstance(value, dict):
+        return {name: without_none(item) for name, item in value.items() if item is not None}
+    return [without_none(item) for item in value] if isinstance(value, list) else value
+
+
 def parse_event_map(fields: Mapping[str, Any]) -> tuple[Envelope, EventBody]:
     """The inverse of `event_map` for a type that is known. Raises InvalidEvent that says what does not fit."""
     model = EVENT_TYPES.get(str(fields.get("type")))

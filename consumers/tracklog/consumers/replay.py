@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tracklog.consumers.event_json import event_map, foreign_map
+from tracklog.consumers.event_json import event_map, foreign_map, without_none
 from tracklog.consumers.where import Where
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
@@ -104,7 +104,7 @@ class Filter(NamedTuple):
             return False
         if self.where is None:
             return True
-        return one.event is not None and self.where.matches(one.as_map())
+        return one.event is not None and self.where.matches(without_none(one.as_map()))
 
 
 def replay(log: Log, topic: str, ranges: Sequence[Range], wanted: Filter) -> Iterator[Replayed]:

@@ -14,6 +14,7 @@ import cel
 from tracklog.schemas.errors import InputError
 
 _BOUND: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
+_UNDEFINED: Final = "Undefined variable"
 _NATIVE_ERRORS: Final = (ValueError, TypeError, RuntimeError)
 
 
@@ -40,14 +41,20 @@ class Where:
         except KeyError:
             return False
         except _NATIVE_ERRORS as error:
+            if self._lacks_a_name(fields) and _UNDEFINED in str(error):
+                return False
             raise self._refused(_reason(error)) from error
         if not isinstance(answer, bool):
             raise self._refused(f"it gives {answer!r}", "write a condition, such as turn > 3")
         return answer
 
+    def _lacks_a_name(self, fields: Mapping[str, Any]) -> bool:
+        return any(name not in fields for name in self._names)
+
     def _check_names(self, sample: Mapping[str, Any]) -> None:
         bound = set(_BOUND.findall(self.expression))
-        unknown = [name for name in self._program.variables() if name not in sample and name not in bound]
+        self._names = [name for name in self._program.variables() if name not in bound]
+        unknown = [name for name in self._names if name not in sample]
         if unknown:
             raise self._refused(f"there is no field {unknown[0]!r}", f"known are {', '.join(sorted(sample))}")
 

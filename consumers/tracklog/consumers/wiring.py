@@ -6,7 +6,7 @@ that a laptop needs no set-up; on Kafka nothing is created that was not asked fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,3 +145,9 @@ def opened_views(settings: Settings) -> Iterator[tuple[Log, RedisClient]]:
             if settings.redis.url.get_secret_value() == EMBEDDED and is_embedded(settings):
                 projection_of(settings, log, client).loop.drain()
             yield log, client
+
+
+def lag_of(log: Log, topic: str, positions: Mapping[int, int], partitions: Iterable[int] | None = None) -> int:
+    """Records between how far views are folded and the present ends; holes of the log count too."""
+    chosen = positions if partitions is None else partitions
+    return sum(max(0, log.bounds(topic, one).end - positions.get(one, 0)) for one in chosen)

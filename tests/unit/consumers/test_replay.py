@@ -121,6 +121,13 @@ def test_a_condition_is_asked_of_each_event(log: Log) -> None:
     assert {one.event.name for one in found if one.event} == {"ToolIntent"}
 
 
+@pytest.mark.parametrize("condition", ["inbox_id.seq == 0", "body.cost_micro_usd > 100", "body.result.text == 'x'"])
+def test_a_field_without_a_value_is_a_field_that_is_not_there(log: Log, condition: str) -> None:
+    found = list(replay(log, TOPIC, resolve(log, TOPIC), Filter(None, Where(condition, SAMPLE))))
+
+    assert {one.event.name for one in found if one.event} <= {"ModelReplied"}
+
+
 def test_foreign_bytes_are_shown_with_their_reason_and_stop_nothing() -> None:
     log = memory_log(1)
     append_all(log, TOPIC, [RECORDS[0], Made(b"k", b"hello", (), b""), RECORDS[1]])

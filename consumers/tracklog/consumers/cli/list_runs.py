@@ -14,7 +14,7 @@ from tracklog.consumers.read import Reader
 from tracklog.consumers.read_filter import Filter
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.where import Where
-from tracklog.consumers.wiring import opened_views
+from tracklog.consumers.wiring import lag_of, opened_views
 
 app = new_app()
 
@@ -52,15 +52,17 @@ def list_command(
         since_ms=parse_time("--since", since),
         until_ms=parse_time("--until", until),
     )
-    with opened_views(run.settings) as (_, client):
+    with opened_views(run.settings) as (log, client):
         reader = Reader(client, prefix=run.settings.prefix)
         page = listed(reader, wanted, condition, cursor=cursor, limit=limit)
-    tell(run, page)
+        lag = lag_of(log, run.settings.topic_names.events, reader.as_of())
+    tell(run, page, lag=lag)
 
 
-def tell(run: Run, page: Listed) -> None:
+def tell(run: Run, page: Listed, *, lag: int = 0) -> None:
+    tell_lag(run, lag)
     if run.as_json:
-        run.out.json({"trajectories": page.rows, "next": page.next})
+        run.out.json({"trajectories": page.rows, "next": page.next, "lag": lag})
         return
     if not page.rows:
         run.out.text("no trajectory matches")
@@ -69,6 +71,11 @@ def tell(run: Run, page: Listed) -> None:
     run.out.table(columns, [_cells(row) for row in page.rows], right=("turns", "events", "calls"))
     if page.next is not None:
         run.out.text(f"more: --cursor '{page.next}'", style="dim")
+
+
+def tell_lag(run: Run, lag: int) -> None:
+    if lag:
+        run.out.warning(f"Redis is {lag} records behind the log: is `tracklog process` running?")
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

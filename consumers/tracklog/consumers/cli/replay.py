@@ -68,6 +68,8 @@ def events(
       tracklog replay events --trajectory airline-17-3 --where 'type == "ToolIntent"'
       tracklog replay events --from 2026-03-01T12:00:00Z --format jsonl --to-file day.jsonl
     """
+    if for_s is not None and not follow_on:
+        raise InputError("--for bounds --follow", hint="say --follow too")
     if sum((folded, to_file is not None, to_topic is not None)) > 1:
         raise InputError("--fold, --to-file and --to-topic exclude each other")
     wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
@@ -102,10 +104,15 @@ def _pass_on(
     found = replay(log, topic, ranges, wanted)
     if follow_on:
         found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
-    for one in islice(found, max_events):
-        sink.put(one)
-        if follow_on:
-            run.out.flush()
+    try:
+        for one in islice(found, max_events):
+            sink.put(one)
+            if follow_on:
+                run.out.flush()
+    except KeyboardInterrupt:
+        if not follow_on:
+            raise
+        run.interrupted()  # the usual end of following: what was passed on is finished as any other
 
 
 def _tell_ranges(run: Run, ranges: list[Range], *, follow_on: bool) -> None:

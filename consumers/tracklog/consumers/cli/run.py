@@ -58,6 +58,11 @@ class Run:
     def faulty(self) -> None:
         self.exit_code = 1
 
+    def interrupted(self) -> None:
+        """A command that finishes its work after an interrupt."""
+        self.out.note("interrupted")
+        self.exit_code = INTERRUPTED
+
     @contextmanager
     def ending(self) -> Iterator[None]:
         """Ends the process in one place: by exit code, with the error as one line and never as a traceback."""

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.list_runs import tell_lag
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.event_json import event_map, foreign_map
 from tracklog.consumers.read import Reader
 from tracklog.consumers.summary import money, one_line
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
-from tracklog.consumers.wiring import opened_views
-from tracklog.infra.log.port import Record
+from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views
 from tracklog.schemas.errors import InputError, StoreError
 from tracklog.schemas.state import State, dump_state
 
@@ -41,10 +41,12 @@ def show(
       tracklog show airline-17-3
     """
     topic = run.settings.topic_names.events
-    with opened_views(run.settings) as (log, client):
-        records = None if from_log else _kept(Reader(client, prefix=run.settings.prefix), trajectory_id)
-        source = "redis" if records is not None else "log"
-        found = timeline(trajectory_id, records if records is not None else records_of(log, topic, trajectory_id))
+    if from_log:
+        with opened_log(run.settings) as log:
+            check_topic(log, run.settings)
+            source, found = "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))
+    else:
+        source, found = _warm(run, topic, trajectory_id)
     if not found.entries:
         raise InputError(f"no trajectory {trajectory_id!r} in {topic}", hint="see: tracklog list")
     if run.as_json:
@@ -53,13 +55,18 @@ def show(
         tell(run, found, wide=wide)
 
 
-def _kept(reader: Reader, trajectory_id: str) -> list[Record] | None:
-    """All records of a trajectory from Redis; None unless it has every one of them."""
-    try:
-        kept = reader.events(trajectory_id)
-    except StoreError:
-        return None  # nothing folded yet, or no such version: the log has it all
-    return kept.records if kept.complete and kept.records else None
+def _warm(run: Run, topic: str, trajectory_id: str) -> tuple[str, Timeline]:
+    """From Redis, where it has every record of the trajectory that it knows of; from the log otherwise."""
+    with opened_views(run.settings) as (log, client):
+        reader = Reader(client, prefix=run.settings.prefix)
+        try:
+            kept = reader.events(trajectory_id)
+        except StoreError:  # nothing is folded yet: the log has it all
+            return "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))
+        if not kept.complete or not kept.records:
+            return "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))
+        tell_lag(run, lag_of(log, topic, reader.as_of(), [kept.records[0].partition]))
+        return "redis", timeline(trajectory_id, kept.records)
 
 
 def timeline_map(found: Timeline) -> dict[str, Any]:
