@@ -34,7 +34,7 @@ class KafkaLog:
         self.stats: Final = KafkaStats()
         self._config = KafkaConfig(servers, options, self.stats)
         self._admin = KafkaAdmin(self._config)
-        self._pool = ConsumerPool(self._config)
+        self._pool = ConsumerPool(self._config, self._admin.is_gone)
         self._protocol = GroupProtocol(self._config.forced_protocol)
         self._lock = threading.Lock()
         self._topics: set[str] = set()
@@ -77,7 +77,7 @@ class KafkaLog:
 
     def group(self, group_id: str, topic: str, listener: GroupListener) -> KafkaMember:
         self.partition_count(topic)
-        return KafkaMember(self._config, self._protocol, group_id, topic, listener)
+        return KafkaMember(self._config, self._protocol, group_id, topic, listener, self._admin.is_gone)
 
     def describe(self, topic: str) -> TopicInfo:
         return self._admin.describe(topic)

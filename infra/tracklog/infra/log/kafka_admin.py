@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -70,7 +71,7 @@ class KafkaAdmin:
         what = f"bounds of {topic}, partition {partition}"
         place = TopicPartition(topic, partition)
         found = self._ask_leader(
-            lambda left_s: self._consumer().get_watermark_offsets(place, timeout=left_s, cached=False), what
+            lambda left_s: self._consumer().get_watermark_offsets(place, timeout=left_s, cached=False), topic, what
         )
         if found is None:
             raise self._silent(what, REQUEST_TIMEOUT_S)
@@ -81,11 +82,22 @@ class KafkaAdmin:
         place = TopicPartition(topic, partition, max(0, timestamp_ms))
         found = self._ask_leader(
             lambda left_s: self._consumer().offsets_for_times([place], timeout=left_s)[0],
+            topic,
             f"offset by time in {topic}",
         )
         if found.error is not None:
             raise request_error(found.error, f"offset by time in {topic}", self._url)
         return found.offset if 0 <= found.offset < bounds.end else bounds.end
+
+    def is_gone(self, topic: str) -> bool:
+        """True only when a broker confirms now that there is no such topic."""
+        try:
+            self._describe(topic)
+        except TopicMissing:
+            return True
+        except LogUnavailable:
+            return False
+        return False
 
     def describe(self, topic: str) -> TopicInfo:
         described = self._describe(topic)
@@ -196,12 +208,13 @@ class KafkaAdmin:
                 raise self._silent(f"the leaders of {topic}", REQUEST_TIMEOUT_S)
             self._waiting.wait(_LEADER_POLL_S)
 
-    def _ask_leader(self, ask: Callable[[float], T], what: str) -> T:
+    def _ask_leader(self, ask: Callable[[float], T], topic: str, what: str) -> T:
         """Asks again while the partition has no leader that knows it is one: after creation, after a failover."""
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while True:
+            left_s = max(0.1, deadline - time.monotonic())
             try:
-                return ask(max(0.1, deadline - time.monotonic()))
+                return ask(left_s)
             except KafkaException as error:
                 if error.args[0].code() not in _NO_LEADER_YET:
                     raise request_error(error.args[0], what, self._url) from error
@@ -212,7 +225,13 @@ class KafkaAdmin:
                     ) from error
             finally:
                 self._consumer().poll(0)  # hands out log lines and errors, which would pile up
+            self._refresh(topic, max(0.1, deadline - time.monotonic()))
             self._waiting.wait(_LEADER_POLL_S)
+
+    def _refresh(self, topic: str, timeout_s: float) -> None:
+        """The client keeps "no such partition" for long after the broker is back, unless it is made to ask anew."""
+        with suppress(KafkaException):  # counted by the error callback; the next question has the last word
+            self._consumer().list_topics(topic, timeout=timeout_s)
 
     def _result(self, future: Any, what: str, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         try:

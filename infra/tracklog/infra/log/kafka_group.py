@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -39,7 +39,13 @@ class KafkaMember:
     """See `GroupMember`."""
 
     def __init__(
-        self, config: KafkaConfig, protocol: GroupProtocol, group_id: str, topic: str, listener: GroupListener
+        self,
+        config: KafkaConfig,
+        protocol: GroupProtocol,
+        group_id: str,
+        topic: str,
+        listener: GroupListener,
+        is_gone: Callable[[str], bool],
     ) -> None:
         self._config = config
         self._url = config.url
@@ -47,6 +53,7 @@ class KafkaMember:
         self._group_id = group_id
         self._topic = topic
         self._listener = listener
+        self._is_gone = is_gone
         self._positions: dict[int, int] = {}
         self._leader_epochs: dict[int, int] = {}
         self._fatal: KafkaError | None = None
@@ -60,7 +67,7 @@ class KafkaMember:
             messages = self._fetch(max_records, max(0.0, deadline - time.monotonic()))
             if self._fatal is not None:
                 self._fall_back_or_raise(self._fatal)
-            records = take(messages, self._topic, self._positions, self._url)
+            records = take(messages, self._topic, self._positions, self._url, self._is_gone)
             if messages:
                 self._note_leader_epoch(messages)
             if records or time.monotonic() >= deadline:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -30,8 +30,9 @@ _FOLLOWS_AFTER_S: Final = 1.0
 class ConsumerPool:
     """Idle quick consumers, the one that has rested longest first."""
 
-    def __init__(self, config: KafkaConfig) -> None:
+    def __init__(self, config: KafkaConfig, is_gone: Callable[[str], bool]) -> None:
         self.config = config
+        self.is_gone = is_gone
         self._lock = threading.Lock()
         self._idle: deque[tuple[float, Consumer]] = deque()
         self._kept = 0
@@ -87,7 +88,9 @@ class KafkaReader:
         while True:
             left_s = max(0.0, deadline - time.monotonic())
             before = sum(self._positions.values())
-            records = take(self._fetch(max_records, left_s), self._topic, self._positions, self._url)
+            records = take(
+                self._fetch(max_records, left_s), self._topic, self._positions, self._url, self._pool.is_gone
+            )
             moved = sum(self._positions.values()) != before
             if records or moved:
                 self._idle_since_s = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -22,9 +22,12 @@ def fetch(consumer: Consumer, max_records: int, timeout_s: float) -> Sequence[An
     return [first, *consumer.consume(max_records - 1, 0)]
 
 
-def take(messages: Sequence[Any], topic: str, positions: dict[int, int], url: str) -> list[Record]:
+def take(
+    messages: Sequence[Any], topic: str, positions: dict[int, int], url: str, is_gone: Callable[[str], bool]
+) -> list[Record]:
     """The records among `messages`; moves `positions`, also past what is no record (control, aborted).
 
+    `is_gone` confirms that the topic does not exist: a broker that has just woken may say so of any topic.
     Messages of partitions that are not in `positions` were fetched for an earlier assignment and are dropped.
     """
     records = []
@@ -33,7 +36,7 @@ def take(messages: Sequence[Any], topic: str, positions: dict[int, int], url: st
         partition = message.partition()
         offset = message.offset()
         if error is not None:
-            _take_event(error, topic, partition, offset, positions, url)
+            _take_event(error, topic, partition, offset, positions, url, is_gone)
             continue
         if partition not in positions:
             continue
@@ -54,7 +57,13 @@ def take(messages: Sequence[Any], topic: str, positions: dict[int, int], url: st
 
 
 def _take_event(
-    error: KafkaError, topic: str, partition: int, offset: int, positions: dict[int, int], url: str
+    error: KafkaError,
+    topic: str,
+    partition: int,
+    offset: int,
+    positions: dict[int, int],
+    url: str,
+    is_gone: Callable[[str], bool],
 ) -> None:
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
@@ -63,6 +72,6 @@ def _take_event(
     elif code in OUT_OF_RANGE:
         if partition in positions:
             raise offset_trimmed(topic, partition, positions[partition])
-    elif error.fatal() or code in GONE or code in FORBIDDEN:
+    elif error.fatal() or code in FORBIDDEN or (code in GONE and is_gone(topic)):
         raise request_error(error, f"reading {topic}", url)
     # Everything else is librdkafka telling of its retries; the error callback has counted it.
