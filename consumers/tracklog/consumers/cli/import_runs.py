@@ -46,11 +46,12 @@ def import_command(
         advance(report.runs - last.runs)
         last = report
 
-    with opened_log(run.settings, make_topics=True) as log, run.out.progress("importing runs", None) as advance:
+    with opened_log(run.settings, make_topics=True) as log:
         check_topic(log, run.settings)
         runs = read_runs(paths, agent=agent, model=model)
         try:
-            import_into(log, run.settings, runs, tenant=tenant, on_progress=lambda report: watch(advance, report))
+            with run.out.progress("importing runs", None) as advance:
+                import_into(log, run.settings, runs, tenant=tenant, on_progress=lambda report: watch(advance, report))
         finally:
             tell(run, last, clock.monotonic_s() - started)
     if last.exit_code:

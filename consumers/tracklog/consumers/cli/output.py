@@ -61,13 +61,22 @@ class Output:
         self.errors.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     def table(
-        self, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", right: Sequence[str] = ()
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        title: str = "",
+        right: Sequence[str] = (),
+        wrap: bool = False,
     ) -> None:
-        """A table on a terminal; elsewhere the cells of a row, two spaces between columns."""
+        """A table on a terminal; elsewhere the cells of a row, two spaces between columns.
+
+        On a terminal that is too narrow the last column is cut, or folded with `wrap`.
+        """
         if self.as_json:
             return
         if self.console.is_terminal:
-            self.console.print(_rich_table(columns, rows, title, right))
+            self.console.print(_rich_table(columns, rows, title, right, wrap=wrap))
         else:
             for line in _plain_table(columns, list(rows), right):
                 self.text(line)
@@ -122,17 +131,23 @@ class Output:
         sys.stdout.flush()
 
 
-def _rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str, right: Sequence[str]) -> Table:
+def _rich_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str, right: Sequence[str], *, wrap: bool
+) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    cells = list(rows)
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for number, name in enumerate(columns):
         last = number == len(columns) - 1
+        folds = wrap and last
         justify: Any = "right" if name in right else "left"
-        table.add_column(name, justify=justify, no_wrap=not last, overflow="ellipsis" if not last else "fold")
-    for row in rows:
+        overflow: Any = "fold" if folds else "ellipsis"
+        width = None if last else max(len(name), *(len(row[number]) for row in cells), 0)
+        table.add_column(name, justify=justify, no_wrap=not folds, overflow=overflow, min_width=width)
+    for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     return table
 

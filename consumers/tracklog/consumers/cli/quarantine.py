@@ -46,7 +46,9 @@ def list_command(
         run.out.text("nothing is in quarantine")
     else:
         columns = ("from", "bytes", "reason")
-        run.out.table(columns, [(_source(row), str(row["bytes"]), row["reason"]) for row in rows], right=("bytes",))
+        run.out.table(
+            columns, [(_source(row), str(row["bytes"]), row["reason"]) for row in rows], right=("bytes",), wrap=True
+        )
 
 
 def _row(record: Record) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _tell(run: Run, status: StackStatus) -> None:
         (one.name, one.url, str(one.pid), "ok" if one.healthy else "does not answer", one.log_file)
         for one in status.services
     ]
-    run.out.table(("service", "address", "pid", "state", "its log"), rows)
+    run.out.table(("service", "address", "pid", "state", "its log"), rows, wrap=True)
     run.out.text("to use it:")
     _tell_exports(run, status, "  ")
 

@@ -52,4 +52,4 @@ def _tell(run: Run, findings: Sequence[Finding], created: Sequence[str]) -> None
         run.out.text(f"{names}: as they should be")
         return
     columns = ("topic", "setting", "wanted", "found", "severity")
-    run.out.table(columns, [tuple(finding) for finding in findings], title="differences")
+    run.out.table(columns, [tuple(finding) for finding in findings], title="differences", wrap=True)

@@ -32,7 +32,7 @@ class Against(StrEnum):
 @command(app)
 def verify(
     run: Run,
-    trajectory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One trajectory.")] = None,
+    trajectory_id: Annotated[str | None, typer.Argument(metavar="ID", help="One trajectory.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All trajectories of the log.")] = False,
     against: Annotated[
         Against, typer.Option(help="redis: also compare with the heads and states stored there.")
@@ -130,7 +130,7 @@ def tell(run: Run, summary: Summary) -> None:
             (report.trajectory_id, str(fault.seq), fault.kind.value, _place(fault), fault.detail)
             for report, fault in faults
         ]
-        out.table(columns, rows, title="faults", right=("event",))
+        out.table(columns, rows, title="faults", right=("event",), wrap=True)
     for report in summary.shown:
         for note in report.notes:
             out.note(f"{report.trajectory_id}: {note}")
