@@ -138,17 +138,16 @@ def _rich_table(
     from rich.table import Table
     from rich.text import Text
 
-    cells = list(rows)
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for number, name in enumerate(columns):
-        last = number == len(columns) - 1
-        folds = wrap and last
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, name in enumerate(columns, start=1):
         justify: Any = "right" if name in right else "left"
-        overflow: Any = "fold" if folds else "ellipsis"
-        width = None if last else max(len(name), *(len(row[number]) for row in cells), 0)
-        table.add_column(name, justify=justify, no_wrap=not folds, overflow=overflow, min_width=width)
-    for row in cells:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        # Of columns that may not wrap rich takes width from all alike: so only the last one may.
+        table.add_column(name, justify=justify, no_wrap=number < len(columns))
+    for row in rows:
+        styled = [Text(cell, style=_STYLES.get(cell, "")) for cell in row]
+        if not wrap:
+            styled[-1].no_wrap, styled[-1].overflow = True, "ellipsis"
+        table.add_row(*styled)
     return table
 
 
