@@ -12,7 +12,6 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient
 
 from tests.contract.log_cases import LogCase, Recorder, drive
 from tracklog.infra.log.kafka import KafkaLog
@@ -164,20 +163,6 @@ def test_missing_topic_is_not_created_by_asking(case: LogCase) -> None:
     for ask in (log.partition_count, log.describe, lambda topic: log.append(topic, b"k", b"v", (), lambda p, e: None)):
         with pytest.raises(TopicMissing, match=name):
             ask(name)
-
-
-def test_reader_of_a_topic_that_is_deleted_says_so(case: LogCase) -> None:
-    log = case.open()
-    topic = case.topic(log)
-    put(log, topic, b"v")
-    reader = log.reader(topic, {0: 0})
-    assert wait_until(lambda: reader.position(0) == 1 or bool(reader.poll(10, 0.1)), 10)
-    admin = AdminClient({"bootstrap.servers": case.url.removeprefix("kafka://")})
-    admin.delete_topics([topic])[topic].result(10)
-
-    with pytest.raises(TopicMissing, match=topic):
-        reader.poll(10, 20.0)
-    reader.close()
 
 
 def test_impossible_topic_is_a_settings_error(case: LogCase) -> None:

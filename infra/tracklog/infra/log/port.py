@@ -67,7 +67,7 @@ class Reader(Protocol):
         """Up to `max_records`, in offset order within a partition; [] when nothing came within `timeout_s`.
 
         May return [] early when a position passed records that are not given out (control, aborted). A log that
-        does not answer is no error here, nothing comes until it is back: ask `bounds` or `ping`.
+        does not answer (or a topic deleted meanwhile) is no error here, nothing comes: ask `bounds` or `ping`.
         Raises OffsetTrimmed when a position is out of range, TopicMissing, LogFormatError, ClientFatal.
         """
 
