@@ -87,7 +87,10 @@ def test_partitions_of_a_killed_member_move(case: LogCase) -> None:
     log.close()
 
 
-def test_frozen_member_learns_of_its_loss_and_its_commit_is_left_out(case: LogCase) -> None:
+@pytest.mark.kafka
+def test_frozen_member_learns_of_its_loss_and_its_commit_is_left_out(kafka_bootstrap: str, fresh_prefix: str) -> None:
+    """On Kafka only: a process frozen inside a transaction of the embedded log stops its writers (DESIGN §3)."""
+    case = LogCase("kafka", f"kafka://{kafka_bootstrap}", fresh_prefix)
     log = open_case(case.url)
     topic = case.topic(log, partitions=4)
     group = f"{case.prefix}.frozen"
