@@ -1,90 +1,87 @@
 -- Writes one batch of one partition and moves its position, in one step, if the position is where the writer left it.
 --
--- KEYS[1]   the checkpoint: a hash of incarnation, position, source
--- ARGV      1 expected incarnation, 2 expected position (both '' when nothing is stored yet),
---           3 incarnation to store, 4 new position, 5 source, then the writes; `k` are 1-based places in KEYS
---   set    k count (field value)*               HSET
---   rank   score member count k*                ZADD to each
---   unrank member count k*                      ZREM from each
---   extend k data                               APPEND
---   keep   k sizes-k member count-max bytes-max expire-at-ms count entry*
+-- KEYS[1]   the checkpoint: a hash of incarnation, position, source; the others as the writes name them by place
+-- ARGV[1]   JSON {guard = [incarnation, position], next = [incarnation, position, source], writes = [...]};
+--           the guard is two empty strings when nothing is stored yet
+-- ARGV[2..] bytes that the writes name by place: JSON holds no bytes
+--   ["set", key, {field: value}, {field: place}]                                    HSET
+--   ["rank", score, member, [key]]                                                  ZADD to each
+--   ["unrank", member, [key]]                                                       ZREM from each
+--   ["extend", key, place]                                                          APPEND
+--   ["keep", key, sizes, member, count max, bytes max, expire at, place, count]     RPUSH, then bounded
 -- Answers 1, or what is stored instead: {incarnation, position}, false (nil) where nothing is.
 
+local plan = cjson.decode(ARGV[1])
+
 local stored = redis.call('HMGET', KEYS[1], 'incarnation', 'position')
-if (stored[1] or '') ~= ARGV[1] or (stored[2] or '') ~= ARGV[2] then
+if (stored[1] or '') ~= plan.guard[1] or (stored[2] or '') ~= plan.guard[2] then
   return stored
 end
 
 local AT_ONCE = 4000 -- Lua's unpack has a limit of about 8000
 
-local at = 6
-local last = #ARGV
+local writes = {}
 
-local function hset(key, count)
-  local from, to = at, at + 2 * count - 1
-  while from <= to do
-    local upto = math.min(from + AT_ONCE - 1, to)
-    redis.call('HSET', key, unpack(ARGV, from, upto))
-    from = upto + 1
+function writes.set(w)
+  local key, flat = KEYS[w[2]], {}
+  for field, value in pairs(w[3]) do
+    flat[#flat + 1] = field
+    flat[#flat + 1] = value
   end
-  at = to + 1
+  for field, place in pairs(w[4]) do
+    flat[#flat + 1] = field
+    flat[#flat + 1] = ARGV[place]
+  end
+  for from = 1, #flat, AT_ONCE do
+    redis.call('HSET', key, unpack(flat, from, math.min(from + AT_ONCE - 1, #flat)))
+  end
 end
 
-local function keep(key, sizes, member, count_max, bytes_max, expire_at, count)
-  local total = 0
-  if redis.call('EXISTS', key) == 1 then
-    total = tonumber(redis.call('HGET', sizes, member) or '0')
+function writes.rank(w)
+  local score, member = w[2], w[3]
+  for _, key in ipairs(w[4]) do
+    redis.call('ZADD', KEYS[key], score, member)
   end
-  local from, to = at, at + count - 1
-  for i = from, to do
-    total = total + #ARGV[i]
-  end
-  while from <= to do
-    local upto = math.min(from + AT_ONCE - 1, to)
-    redis.call('RPUSH', key, unpack(ARGV, from, upto))
-    from = upto + 1
-  end
-  local length = redis.call('LLEN', key)
-  while length > 0 and (length > count_max or total > bytes_max) do
-    total = total - #redis.call('LPOP', key)
-    length = length - 1
-  end
-  redis.call('HSET', sizes, member, total)
-  redis.call('PEXPIREAT', key, expire_at)
-  at = to + 1
 end
 
-while at <= last do
-  local op = ARGV[at]
-  if op == 'set' then
-    local key, count = KEYS[tonumber(ARGV[at + 1])], tonumber(ARGV[at + 2])
-    at = at + 3
-    hset(key, count)
-  elseif op == 'rank' then
-    local score, member, count = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
-    for i = at + 4, at + 3 + count do
-      redis.call('ZADD', KEYS[tonumber(ARGV[i])], score, member)
-    end
-    at = at + 4 + count
-  elseif op == 'unrank' then
-    local member, count = ARGV[at + 1], tonumber(ARGV[at + 2])
-    for i = at + 3, at + 2 + count do
-      redis.call('ZREM', KEYS[tonumber(ARGV[i])], member)
-    end
-    at = at + 3 + count
-  elseif op == 'extend' then
-    redis.call('APPEND', KEYS[tonumber(ARGV[at + 1])], ARGV[at + 2])
-    at = at + 3
-  elseif op == 'keep' then
-    local key, sizes, member = KEYS[tonumber(ARGV[at + 1])], KEYS[tonumber(ARGV[at + 2])], ARGV[at + 3]
-    local count_max, bytes_max = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-    local expire_at, count = ARGV[at + 6], tonumber(ARGV[at + 7])
-    at = at + 8
-    keep(key, sizes, member, count_max, bytes_max, expire_at, count)
+function writes.unrank(w)
+  for _, key in ipairs(w[3]) do
+    redis.call('ZREM', KEYS[key], w[2])
+  end
+end
+
+function writes.extend(w)
+  redis.call('APPEND', KEYS[w[2]], ARGV[w[3]])
+end
+
+function writes.keep(w)
+  local key, sizes, member, first, count = KEYS[w[2]], KEYS[w[3]], w[4], w[8], w[9]
+  local last, added, length = first + count - 1, 0, 0
+  for place = first, last do
+    added = added + #ARGV[place]
+  end
+  for from = first, last, AT_ONCE do
+    length = redis.call('RPUSH', key, unpack(ARGV, from, math.min(from + AT_ONCE - 1, last)))
+  end
+  local total = added
+  if length == count then -- the list is new, or the old one has expired: sizes may know no better
+    redis.call('HSET', sizes, member, total)
   else
-    return redis.error_reply('unknown write ' .. op)
+    total = redis.call('HINCRBY', sizes, member, added)
   end
+  if length > w[5] or total > w[6] then
+    while length > 0 and (length > w[5] or total > w[6]) do
+      total = total - #redis.call('LPOP', key)
+      length = length - 1
+    end
+    redis.call('HSET', sizes, member, total)
+  end
+  redis.call('PEXPIREAT', key, w[7])
 end
 
-redis.call('HSET', KEYS[1], 'incarnation', ARGV[3], 'position', ARGV[4], 'source', ARGV[5])
+for _, w in ipairs(plan.writes) do
+  writes[w[1]](w)
+end
+
+redis.call('HSET', KEYS[1], 'incarnation', plan.next[1], 'position', plan.next[2], 'source', plan.next[3])
 return 1
