@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Final, Protocol, TypeVar
 
 from tracklog.infra.clock import Clock
@@ -131,19 +132,32 @@ class PartitionLoop:
         """Reads partitions, assigned by hand, up to the offsets `until` (exclusive), and returns the positions.
 
         Without `until`, to the ends found now; without `partitions` either, all of the topic. Uses no group and
-        commits nothing but what the owner stores. Ends early when `stop` is set.
+        commits nothing but what the owner stores. Ends early when `stop` is set. Raises LogUnavailable when the log
+        makes no progress.
         """
         self._stop, self._give_up_s = stop if stop is not None else threading.Event(), None
         ends = dict(until) if until is not None else self._ends(partitions)
-        reader = self._log.reader(self._topic, {p: self._own(p) for p in ends})
         try:
-            while not self._stop.is_set() and any(self.positions[p] < end for p, end in ends.items()):
-                self._step(reader, 0.0, ends)
-            return dict(self.positions)
+            with closing(self._log.reader(self._topic, {p: self._own(p) for p in ends})) as reader:
+                self._read_up_to(reader, ends)
+                return dict(self.positions)
         finally:
-            reader.close()
             for partition in ends:
                 self._disown(partition)
+
+    def _read_up_to(self, reader: Source, ends: Mapping[int, int]) -> None:
+        moved_s = self._clock.monotonic_s()
+        while not self._stop.is_set() and any(self.positions[p] < end for p, end in ends.items()):
+            before = dict(self.positions)
+            self._step(reader, 0.0, ends)
+            now = self._clock.monotonic_s()
+            if self.positions != before:
+                moved_s = now
+            elif now - moved_s > self._outage_s_max:
+                raise LogUnavailable(
+                    f"reading {self._topic} came to a stop at {before} of {dict(ends)} (partition: offset)",
+                    hint=f"no progress for {self._outage_s_max:g} s: is {self._log.url} well?",
+                )
 
     def _ends(self, partitions: Iterable[int] | None) -> dict[int, int]:
         wanted = range(self._log.partition_count(self._topic)) if partitions is None else partitions

@@ -10,6 +10,7 @@ import pytest
 from tracklog.infra import partition_loop
 from tracklog.infra.clock import ManualClock, SystemClock
 from tracklog.infra.log.memory import MemoryLog
+from tracklog.infra.log.memory_store import MemoryReader
 from tracklog.infra.log.port import Record
 from tracklog.infra.log.ranges import append_and_wait
 from tracklog.infra.partition_loop import PartitionLoop
@@ -185,6 +186,16 @@ def test_an_outage_longer_than_the_bound_ends_the_loop(log: MemoryLog) -> None:
 
     with pytest.raises(StoreUnavailable):
         loop_of(log, owner, outage_s_max=0.2).drain()
+
+
+def test_a_log_that_makes_no_progress_is_an_error_and_no_endless_draining(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 5)
+    monkeypatch.setattr(MemoryReader, "poll", lambda *_: [])
+
+    with pytest.raises(LogUnavailable, match="came to a stop"):
+        loop_of(log, Ledger(), outage_s_max=0.2).drain()
 
 
 def test_a_stop_ends_the_wait_for_an_outage(log: MemoryLog) -> None:
