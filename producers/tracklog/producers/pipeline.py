@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,6 +13,8 @@ from tracklog.schemas.codec import Encoded
 from tracklog.schemas.errors import AppendError
 
 E = TypeVar("E", bound=AppendError)
+HandOver = Callable[["Entry", AppendError | None], None]
+"""Takes a report from the log's thread to the loop's."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,8 +25,17 @@ class Entry:
     seq: int
     epoch: int
     encoded: Encoded
+    hand_over: HandOver
     reported: bool = False
     error: AppendError | None = None
+
+    def delivered(self, position: Position | None, error: AppendError | None) -> None:
+        """The log's report, on the log's thread."""
+        self.hand_over(self, error)
+
+    def heard(self, error: AppendError | None) -> None:
+        """The same, on the loop's thread."""
+        self.pipeline.report(self, error)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +50,7 @@ class Pipeline:
     troubled: bool = False
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def report(self, entry: Entry, position: Position | None, error: AppendError | None) -> None:
+    def report(self, entry: Entry, error: AppendError | None) -> None:
         """Takes a delivery report, on the loop's thread."""
         entry.reported = True
         entry.error = error

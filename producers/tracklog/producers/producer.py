@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from functools import partial
 from typing import Final, Self
 
 from tracklog.infra.clock import Clock, Entropy
-from tracklog.infra.log.port import Log, Position
+from tracklog.infra.log.port import Log
 from tracklog.infra.settings import WriterSettings
 from tracklog.producers.deliveries import Deliveries
-from tracklog.producers.pipeline import Entry
+from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
 from tracklog.producers.writer import TrajectoryWriter
-from tracklog.schemas.codec import Framing, single_object
+from tracklog.schemas.codec import Encoded, Framing, single_object
 from tracklog.schemas.errors import (
-    AppendError,
     BarrierTooWeak,
     ClaimLost,
     Fenced,
@@ -32,6 +30,9 @@ from tracklog.schemas.topics import BARRIER_ORDER, Barrier, Topics
 from tracklog.schemas.values import Driver, check_trajectory_id
 
 TENANT_DEFAULT: Final = "default"
+APPENDS_A_TURN: Final = 64
+"""Appends after which others get their turn of the event loop, reports first: what is acknowledged is let go, and
+a task that only appends does not keep everybody else waiting."""
 QUEUE_RETRY_S: Final = 0.1
 """How long an append waits for a report before it tries a full queue again."""
 
@@ -56,7 +57,8 @@ class EventProducer:
         self._topic = topics.events
         self._entropy = entropy
         self._level: Barrier = "none"
-        self._deliveries: Deliveries[Entry]
+        self._since_turn = 0
+        self._deliveries: Deliveries
         self._view: LogView
 
     async def __aenter__(self) -> Self:
@@ -65,7 +67,7 @@ class EventProducer:
         self._level = info.barrier
         if self.settings.barrier != "strongest":
             self.check_barrier(self.settings.barrier)
-        self._deliveries = Deliveries(asyncio.get_running_loop(), _report)
+        self._deliveries = Deliveries(asyncio.get_running_loop())
         self._view = LogView(
             self._log,
             self._topic,
@@ -130,23 +132,40 @@ class EventProducer:
                 hint="set min.insync.replicas to 2 or more, or flush.messages to 1, on the topic",
             )
 
-    async def send(self, key: bytes, entry: Entry) -> None:
-        """Queues an entry; waits while the log's queue is full. The report goes to the entry's pipeline."""
-        delivered = partial(self._deliveries.delivered, entry)
+    def entry(self, pipeline: Pipeline, seq: int, epoch: int, encoded: Encoded) -> Entry:
+        """An event on its way; its report comes back to the pipeline."""
+        return Entry(pipeline, seq, epoch, encoded, self._deliveries.take)
+
+    def queue(self, key: bytes, entry: Entry) -> bool:
+        """Queues an entry; False when the log's queue is full. Raises what an append raises."""
         value, headers, _ = entry.encoded
-        deadline: float | None = None
+        try:
+            self._log.append(self._topic, key, value, headers, entry.delivered)
+        except LogQueueFull:
+            return False
+        self._since_turn += 1
+        return True
+
+    async def queue_patiently(self, key: bytes, entry: Entry) -> None:
+        """As `queue`, waiting for room. Raises LogQueueFull when there is none for the delivery time-out."""
+        deadline = self.clock.monotonic_s() + self.settings.delivery_timeout_s
+        room = self._deliveries.room
         while True:
-            room = self._deliveries.room
             room.clear()
-            try:
-                self._log.append(self._topic, key, value, headers, delivered)
+            if self.queue(key, entry):
                 return
-            except LogQueueFull:
-                now = self.clock.monotonic_s()
-                deadline = now + self.settings.delivery_timeout_s if deadline is None else deadline
-                if now > deadline:
-                    raise
-                await _wait_for_room(room)
+            if self.clock.monotonic_s() > deadline:
+                raise LogQueueFull(
+                    f"the queue of {self._log.url} stayed full for {self.settings.delivery_timeout_s:g} s",
+                    hint="is the log reachable? writer.queue_records_max bounds the queue",
+                )
+            await _wait_for_room(room)
+
+    async def take_turns(self) -> None:
+        """Now and then lets the other tasks of the event loop run, delivery reports first."""
+        if self._since_turn >= APPENDS_A_TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)
 
 
 async def _wait_for_room(room: asyncio.Event) -> None:
@@ -155,10 +174,6 @@ async def _wait_for_room(room: asyncio.Event) -> None:
         await asyncio.wait_for(room.wait(), QUEUE_RETRY_S)
     except TimeoutError:
         return
-
-
-def _report(entry: Entry, position: Position | None, error: AppendError | None) -> None:
-    entry.pipeline.report(entry, position, error)
 
 
 def _tenant(state: State, asked: str | None) -> str:

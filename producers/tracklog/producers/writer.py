@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracklog.producers.producer import EventProducer
 
 REFUSALS_MAX: Final = 3
-"""How often an append that the log refused is tried again before the refusal is raised."""
+"""How often in a row an append that the log refused is tried again before the refusal is raised."""
 RECONCILE_PAUSE_S: Final = 0.02
 """Between two looks at a log that has not decided yet."""
 
@@ -98,9 +98,12 @@ class TrajectoryWriter:
             await self._wait_for_report()
         if isinstance(body, OwnershipClaimed):
             raise InvalidEvent("a claim is made by EventProducer.claim", hint="claim the trajectory again")
-        return await self._append(
+        entry = self._chain(
             body, self._turn if turn is None else turn, causes, lamport_seen, inbox_id, inbox_position, ext
         )
+        await self._send(entry)
+        await self._producer.take_turns()
+        return Appended(entry.seq, entry.encoded.hash)
 
     async def barrier(self, level: Barrier | None = None) -> None:
         """Returns when everything appended so far is durable at the topic's level.
@@ -132,17 +135,18 @@ class TrajectoryWriter:
 
     async def claim_and_read_back(self) -> None:
         """Writes the claim and waits for the log's word on it. Called once, by `EventProducer.claim`."""
-        appended = await self._append(self._claim, self._turn, (), 0, None, None, _NO_EXT)
+        claim = self._chain(self._claim, self._turn, (), 0, None, None, _NO_EXT)
+        await self._send(claim)
         await self.barrier()
         track = await self._producer.track_of(self.trajectory_id)
         claimed_epoch = self._epoch + 1
-        if not track.accepted(*appended) or track.state.head.epoch > claimed_epoch:
+        if not track.accepted(claim.seq, claim.encoded.hash) or track.state.head.epoch > claimed_epoch:
             raise self._end(self._fenced(track.state))
         self._epoch = claimed_epoch
         self.state = track.state
         self._guard = Guard(track.state)
 
-    async def _append(
+    def _chain(
         self,
         body: EventBody,
         turn: int,
@@ -151,7 +155,8 @@ class TrajectoryWriter:
         inbox_id: InboxId | None,
         inbox_position: int | None,
         ext: Mapping[str, str],
-    ) -> Appended:
+    ) -> Entry:
+        """Numbers and encodes the next event, and puts it into the pipeline."""
         seq, lamport = self._seq + 1, max(self._lamport, lamport_seen) + 1
         stamp = Stamp(
             self.trajectory_id,
@@ -170,15 +175,15 @@ class TrajectoryWriter:
         encoded = encode_event(stamp, body, self._producer.framing)
         self._guard.pass_on(body)
         self._seq, self._hash, self._turn, self._lamport = seq, encoded.hash, turn, lamport
-        entry = Entry(self._pipeline, seq, self._epoch, encoded)
+        entry = self._producer.entry(self._pipeline, seq, self._epoch, encoded)
         self._pipeline.entries.append(entry)
-        await self._send(entry)
-        return Appended(seq, encoded.hash)
+        return entry
 
     async def _send(self, entry: Entry) -> None:
         entry.reported, entry.error = False, None
         try:
-            await self._producer.send(self._key, entry)
+            if not self._producer.queue(self._key, entry):
+                await self._producer.queue_patiently(self._key, entry)
         except TracklogError as error:
             raise self._end(error) from None
         except asyncio.CancelledError:
@@ -204,6 +209,7 @@ class TrajectoryWriter:
             while not self._pipeline.all_reported:
                 await self._pipeline.until_moved()
             refused = self._pipeline.first_error(AppendRefused)
+            under_way = len(self._pipeline.entries)
             try:
                 await self._drop_accepted()
             except LogUnavailable as error:
@@ -212,7 +218,8 @@ class TrajectoryWriter:
             if not self._pipeline.entries:
                 self._pipeline.troubled = False
                 return
-            refusals += refused is not None
+            got_on = len(self._pipeline.entries) < under_way
+            refusals = 0 if got_on or refused is None else refusals + 1
             if refused is not None and refusals > REFUSALS_MAX:
                 raise self._end(refused)
             await self._pause(deadline, refused)

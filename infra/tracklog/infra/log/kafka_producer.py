@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
 _DRAIN_S: Final = 5.0
 """How long purged records may take to be reported; librdkafka does it at once."""
+SERVE_EVERY: Final = 64
+"""A busy appender serves reports itself every so many appends. Each report takes the interpreter's lock, for which
+the report thread would wait its switch interval (5 ms) behind a thread that computes."""
 REBUILDS_MAX: Final = 5
 """Producers made in a row without one delivery between them, before the process must end."""
 
@@ -34,6 +37,7 @@ class KafkaProducer:
         self._fatal: KafkaError | None = None
         self._dead: BaseException | None = None
         self._rebuilds = 0
+        self._unserved = 0
         self._closing = False
         self._reported = threading.Condition()
         self._client = self._make()
@@ -52,6 +56,10 @@ class KafkaProducer:
             ) from None
         except KafkaException as error:
             raise self._not_queued(error.args[0], topic) from error
+        self._unserved += 1
+        if self._unserved >= SERVE_EVERY:
+            self._unserved = 0
+            self._client.poll(0)
 
     def flush(self, timeout_s: float) -> int:
         with self._reported:
