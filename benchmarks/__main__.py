@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks import chain, projecting, services, startup, writing
 from benchmarks.measure import Measure, table
+from tracklog.infra.collector import collect_rarely
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
@@ -47,6 +48,7 @@ def main() -> int:
     unknown = [part for part in asked if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    collect_rarely()
     measures: list[Measure] = []
     for name in asked or PARTS:
         print(f"-- {name}", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import resource
 import sys
 
 from tracklog.infra.clock import SystemClock, SystemEntropy
+from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.open import open_log
 from tracklog.infra.redis_client import connect
 from tracklog.infra.settings_sections import Settings
@@ -13,6 +14,7 @@ from tracklog.processors.running import trajectories
 
 
 def main(log_url: str, redis_url: str, prefix: str) -> None:
+    collect_rarely()
     settings = Settings.model_validate({"prefix": prefix, "log": {"url": log_url}, "redis": {"url": redis_url}})
     log, client = open_log(log_url), connect(redis_url, timeout_s=10.0)
     trajectories(log, client, settings, clock=SystemClock(), entropy=SystemEntropy()).loop.drain()

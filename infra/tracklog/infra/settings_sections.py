@@ -210,7 +210,7 @@ class WriterSettings(Section):
 class LoopSettings(Section):
     """The partition loop under every worker, dispatcher, router, processor and exporter."""
 
-    batch_records_max: Count = 2000
+    batch_records_max: Count = 5000
     """Records folded and stored in one step. Larger batches cost fewer store round trips, and repeat more
     after a crash (harmlessly)."""
     batch_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
@@ -234,9 +234,9 @@ class ProjectionSettings(Section):
     warm_log_age_s: Positive = 7 * 24 * 3600.0
     """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
     and the indexes stay."""
-    trajectories_cached_max: Count = 20_000
+    trajectories_cached_max: Count = 15_000
     """States that one projection process holds in memory; the least recently used leave and are read back
-    from Redis. Default 20,000: keeps a process under 300 MB."""
+    from Redis. Default 15,000: keeps a process under 300 MB."""
 
 
 class RegistrySettings(Section):

@@ -10,7 +10,6 @@ with a Confluent prefix decode without their registry.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -50,8 +49,7 @@ class Encoded(NamedTuple):
     hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded(Generic[E, B]):
+class Recorded(NamedTuple, Generic[E, B]):
     """A record as read. `body` is None for a type or version that is not known here: it is kept as it is.
 
     `problem` says why the bytes cannot be believed (they do not have the hash they came with): tampered. `flaw`

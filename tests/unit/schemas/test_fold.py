@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.support.chains import Chain, Made
 from tests.support.writing import call_events, start
 from tracklog.schemas.codec import Event, decode_event
@@ -68,7 +66,7 @@ def test_an_event_whose_body_cannot_be_read_here_is_accepted_and_counted_unknown
     """Readers with other limits come to the same verdict; only the header names its type, so it moves no lifecycle."""
     chain = Chain("t-1")
     events = [_decoded(made) for made in (chain.claim(), chain.add(start()), chain.add(call_events(1)[0]))]
-    unreadable = replace(events[1], body=None, flaw="over a limit of this reader")
+    unreadable = events[1]._replace(body=None, flaw="over a limit of this reader")
     state, judgement = fold(fold_all(State("t-1"), events[:1]), unreadable)
     assert (judgement.verdict, judgement.fault) == ("accepted", False)
     assert (state.status, state.unknown, state.irregular) == ("claimed", 1, 0)

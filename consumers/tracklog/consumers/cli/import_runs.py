@@ -13,6 +13,7 @@ from tracklog.consumers.cli.run import Run
 from tracklog.consumers.importing import import_into
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import SystemClock
+from tracklog.infra.collector import collect_rarely
 from tracklog.producers.importers.files import read_runs
 from tracklog.producers.importers.report import ImportReport
 
@@ -38,6 +39,7 @@ def import_command(
     Example:
       tracklog import runs/ more_runs.jsonl
     """
+    collect_rarely()
     clock = SystemClock()
     started, last = clock.monotonic_s(), ImportReport()
 

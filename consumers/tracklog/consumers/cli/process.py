@@ -11,6 +11,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis, projection_of
+from tracklog.infra.collector import collect_rarely
 
 app = new_app()
 
@@ -30,6 +31,7 @@ def process(
       tracklog process --once
       tracklog --log kafka://localhost:9092 --redis redis://localhost:6379 process
     """
+    collect_rarely()
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
         check_topic(log, run.settings)
         running = projection_of(run.settings, log, client)
