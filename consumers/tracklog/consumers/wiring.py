@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.clock import SystemClock, SystemEntropy
@@ -28,7 +29,8 @@ from tracklog.schemas.codec import Framing, confluent, single_object
 from tracklog.schemas.errors import TopicMissing
 from tracklog.schemas.events import EVENT_TYPES
 
-EMBEDDED = "embedded"
+EMBEDDED: Final = "embedded"
+BULK_LINGER_MS: Final = 5
 
 
 def is_embedded(settings: Settings) -> bool:
@@ -37,12 +39,12 @@ def is_embedded(settings: Settings) -> bool:
 
 
 @contextmanager
-def opened_log(settings: Settings, *, make_topics: bool = False) -> Iterator[Log]:
+def opened_log(settings: Settings, *, make_topics: bool = False, bulk: bool = False) -> Iterator[Log]:
     """The log, after it has answered. `make_topics`: on an embedded log, creates the topics that are missing.
 
     Raises LogUnavailable that names the address, SettingsError, LogFormatError.
     """
-    log = open_log(settings.log.url, kafka_options=kafka_options(settings))
+    log = open_log(settings.log.url, kafka_options=kafka_options(settings, bulk=bulk))
     try:
         log.ping(settings.log.connect_timeout_s)
         if make_topics and is_embedded(settings):
@@ -52,9 +54,11 @@ def opened_log(settings: Settings, *, make_topics: bool = False) -> Iterator[Log
         log.close()
 
 
-def kafka_options(settings: Settings) -> dict[str, str]:
-    """What is given under `[kafka]`, with the settings of ours that are options of the client."""
+def kafka_options(settings: Settings, *, bulk: bool = False) -> dict[str, str]:
+    """What is given under `[kafka]`, with the settings of ours that are options of the client. `bulk`: batches may
+    wait a little for company, which a barrier pays for and much writing gains from."""
     ours = {
+        "linger.ms": str(BULK_LINGER_MS if bulk else 0),
         "delivery.timeout.ms": str(round(settings.writer.delivery_timeout_s * 1000)),
         "queue.buffering.max.messages": str(settings.writer.queue_records_max),
     }

@@ -48,7 +48,7 @@ def import_command(
         advance(report.runs - last.runs)
         last = report
 
-    with opened_log(run.settings, make_topics=True) as log:
+    with opened_log(run.settings, make_topics=True, bulk=True) as log:
         check_topic(log, run.settings)
         runs = read_runs(paths, agent=agent, model=model)
         try:
