@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.support.writing import make_topics, on_log
 from tracklog.infra.blobs import open_blobs
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Log
+from tracklog.infra.stack.process import wait_until
 from tracklog.producers.importers.plan import plan
 from tracklog.producers.importers.report import ImportReport
 from tracklog.schemas.topics import Topics
@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = 4
 SEED = 20
 PROGRESS_WITHIN_S = 60.0
-LOOK_EVERY_S = 0.005
 
 
 def start_importer(url: str, prefix: str, blobs: Path) -> subprocess.Popen[str]:
@@ -44,10 +43,8 @@ def records(log: Log, prefix: str) -> int:
 
 def kill_at(importer: subprocess.Popen[str], log: Log, prefix: str, target: int) -> None:
     """SIGKILL as soon as the log has so many records; the importer may be done by then."""
-    deadline = time.monotonic() + PROGRESS_WITHIN_S
-    while records(log, prefix) < target and importer.poll() is None:
-        assert time.monotonic() < deadline, f"no progress to {target} records within {PROGRESS_WITHIN_S} s"
-        time.sleep(LOOK_EVERY_S)
+    there = wait_until(lambda: records(log, prefix) >= target or importer.poll() is not None, PROGRESS_WITHIN_S)
+    assert there, f"no progress to {target} records within {PROGRESS_WITHIN_S} s"
     importer.send_signal(signal.SIGKILL)
     importer.communicate(timeout=30)
 
