@@ -54,8 +54,8 @@ check: setup ## Format, lint, types, import rules, and that docs and tree are in
 
 docs: setup ## Writes the generated pages anew.
 	@echo "== generated docs"
-	$(PY) scripts/settings_doc.py
-	$(PY) scripts/cli_doc.py
+	$(PY) -m scripts.settings_doc
+	$(PY) -m scripts.cli_doc
 	$(PY) -m scripts.events_doc
 	$(PY) -m scripts.lifecycle_doc
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer.main
 
+from scripts.page import write_or_check
 from tracklog.consumers.cli.app import COMMANDS, app
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
@@ -98,15 +98,5 @@ def _metavar(param: Any) -> str:
     return str(param.metavar or param.name.upper())
 
 
-def main() -> int:
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{PAGE} is out of date: run `make docs`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(write_or_check(PAGE, page()))

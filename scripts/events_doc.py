@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from scripts.events_words import FIELDS, TYPES
+from scripts.page import write_or_check
 from tracklog.schemas import catalog, values
 from tracklog.schemas.catalog import BODIES, ENVELOPES, Kind
 from tracklog.schemas.values import Value, Word
@@ -127,16 +127,5 @@ def _constrained(hint: Any, base: Any) -> str:
     return "text" if base is str else _kind(base)
 
 
-def main() -> int:
-    text = page()
-    if "--check" in sys.argv[1:]:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        print(f"{PAGE.name}: {'up to date' if current == text else 'out of date; run make docs'}")
-        return int(current != text)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"{PAGE.name}: {len(text.splitlines())} lines written")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(write_or_check(PAGE, page()))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from scripts.page import write_or_check
 from tracklog.schemas.lifecycle import APPROVAL, CALL, ENDED, OPEN_INTENT, TRAJECTORY
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "lifecycle.md"
@@ -95,16 +95,5 @@ def _words(step: str) -> str:
     return f"{event} ({word})" if word else event
 
 
-def main() -> int:
-    text = page()
-    if "--check" in sys.argv[1:]:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        print(f"{PAGE.name}: {'up to date' if current == text else 'out of date; run make docs'}")
-        return int(current != text)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"{PAGE.name}: {len(text.splitlines())} lines written")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(write_or_check(PAGE, page()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -12,6 +11,7 @@ from types import UnionType
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
+from scripts.page import write_or_check
 from tracklog.infra import settings_sections
 from tracklog.infra.settings import env_name
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Section, Settings
@@ -121,16 +121,5 @@ def _default(value: object) -> str:
     return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{value}`"
 
 
-def main() -> int:
-    text = page()
-    if "--check" in sys.argv[1:]:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        print(f"{PAGE.name}: {'up to date' if current == text else 'out of date; run make docs'}")
-        return int(current != text)
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"{PAGE.name}: {len(text.splitlines())} lines written")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(write_or_check(PAGE, page()))

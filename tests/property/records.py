@@ -19,6 +19,7 @@ from tracklog.schemas.events import (
     TimerSet,
     ToolIntent,
 )
+from tracklog.schemas.inbox import Annotation, Decision
 from tracklog.schemas.values import (
     Body,
     Choice,
@@ -173,8 +174,10 @@ _BENT = {
     ContextEdit: _context_edit,
     ModelReplied: _model_replied,
     ApprovalResolved: _approval_resolved,
+    Decision: _approval_resolved,
     ToolIntent: _tool_intent,
     Compacted: _compacted,
     TimerSet: _timer_set,
     Annotated: _annotated,
+    Annotation: _annotated,
 }

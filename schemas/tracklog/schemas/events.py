@@ -139,7 +139,9 @@ class ApprovalRequested(EventBody):
     reason: Text = ""
 
 
-class ApprovalResolved(EventBody):
+class Answer(Value):
+    """What a person decided about a held call; quotes the hash of the accepted `ApprovalRequested`."""
+
     call_id: Name
     request_hash: Hash
     approver: Name
@@ -155,6 +157,10 @@ class ApprovalResolved(EventBody):
         if (self.choice is Choice.ANSWER) != (self.answer is not None):
             raise ValueError("an answer is given with the choice answer, and only then")
         return self
+
+
+class ApprovalResolved(Answer, EventBody):
+    """The decision that was taken from the inbox."""
 
 
 class ToolIntent(EventBody):
@@ -266,7 +272,7 @@ class TimerFired(EventBody):
     timer_id: Name
 
 
-class Annotated(EventBody):
+class Judgement(Value):
     """A judgement about a trajectory, a turn or a call; may come after the end."""
 
     target: TargetKind
@@ -285,6 +291,10 @@ class Annotated(EventBody):
         if (self.target is TargetKind.CALL) != (self.call_id is not None):
             raise ValueError("call_id is given with the target call, and only then")
         return self
+
+
+class Annotated(Judgement, EventBody):
+    """A judgement that was taken from the inbox."""
 
 
 class InboxRefused(EventBody):

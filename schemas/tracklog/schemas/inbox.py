@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tracklog.schemas.events import Annotated, TaskStarted
+from tracklog.schemas.events import Annotated, Answer, Judgement, TaskStarted
 from tracklog.schemas.values import (
     Body,
-    Choice,
     Count,
     Hash,
     Micros,
@@ -18,7 +17,6 @@ from tracklog.schemas.values import (
     ResultStatus,
     Role,
     Settled,
-    TargetKind,
     Text,
     Value,
 )
@@ -46,16 +44,8 @@ class Outcome(InboxBody):
     duration_ms: Millis | None = None
 
 
-class Decision(InboxBody):
-    """A person's answer to a held call; quotes the hash of the accepted `ApprovalRequested`."""
-
-    call_id: Name
-    request_hash: Hash
-    approver: Name
-    choice: Choice
-    reason: Text = ""
-    arguments: Body | None = None
-    answer: Body | None = None
+class Decision(Answer, InboxBody):
+    """A person's answer to a held call."""
 
 
 class Message(InboxBody):
@@ -86,18 +76,11 @@ class Settlement(InboxBody):
     reason: Text = ""
 
 
-class Annotation(InboxBody):
-    target: TargetKind
-    turn: Count | None = None
-    call_id: Text | None = None
-    name: Name
-    value: Body
-    source: Name
-    evaluator_version: Text = ""
-    client_id: Text = ""
+class Annotation(Judgement, InboxBody):
+    """Anyone's judgement, also after the end."""
 
     def event(self) -> Annotated:
-        """The event that takes this record into the trajectory; checks the target."""
+        """The event that takes this record into the trajectory."""
         return Annotated(**self.model_dump())
 
 

@@ -158,12 +158,12 @@ def test_a_body_that_is_cut_says_so() -> None:
     assert cut.whole is False
 
 
-def test_an_annotation_from_the_inbox_is_checked_when_it_is_taken_in() -> None:
-    """The record itself is let through: what cannot be taken is refused by an event, with its reason."""
-    annotation = Annotation(target=TargetKind.TURN, name="n", value=Body.of("1"), source="s")
-
+def test_an_annotation_in_the_inbox_is_checked_like_the_event_it_becomes() -> None:
     with pytest.raises(ValidationError, match="turn is given"):
-        annotation.event()
+        Annotation(target=TargetKind.TURN, name="n", value=Body.of("1"), source="s")
+
+    annotation = Annotation(target=TargetKind.TURN, turn=0, name="n", value=Body.of("1"), source="s")
+    assert annotation.event().model_dump() == annotation.model_dump()
 
 
 @pytest.mark.parametrize("prefix", ["", "Upper", "1st", "a b", "a\n", "a" * 62])
