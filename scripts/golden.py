@@ -28,16 +28,16 @@ FINGERPRINTS = FOLDER / "fingerprints.json"
 
 BENT: Mapping[str, Mapping[str, Any]] = {
     "ContextEdit": {"op": "add", "count": 0, "seqs": (3, 4)},
-    **dict.fromkeys(("ApprovalResolved", "Decision"), {"choice": "edit", "answer": None, "arguments": Body.of("{}")}),
-    **dict.fromkeys(("Annotated", "Annotation"), {"target": "call", "turn": None, "call_id": "call-1"}),
+    **{key: {"choice": "edit", "answer": None, "arguments": Body.of("{}")} for key in ("ApprovalResolved", "Decision")},
+    **{key: {"target": "call", "turn": None, "call_id": "call-1"} for key in ("Annotated", "Annotation")},
     "Compacted": {"first_turn": 1, "last_turn": 2},
     "TimerSet": {"due_turn": 5, "due_at": None},
 }
 """Fields that depend on each other, by class."""
 BENT_BARE: Mapping[str, Mapping[str, Any]] = {
     "ToolIntent": {"place": "recorded"},
-    **dict.fromkeys(("ApprovalResolved", "Decision"), {"choice": "approve", "answer": None, "arguments": None}),
-    **dict.fromkeys(("Annotated", "Annotation"), {"target": "trajectory", "turn": None, "call_id": None}),
+    **{key: {"choice": "approve", "answer": None, "arguments": None} for key in ("ApprovalResolved", "Decision")},
+    **{key: {"target": "trajectory", "turn": None, "call_id": None} for key in ("Annotated", "Annotation")},
 }
 
 
