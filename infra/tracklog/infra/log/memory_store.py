@@ -8,12 +8,14 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from tracklog.infra.log.group_member import EmbeddedMember
 from tracklog.infra.log.group_table import GroupTable
 from tracklog.infra.log.offsets import check_delete, check_partition, check_position
 from tracklog.infra.log.port import Bounds, Headers, Position, Record, TopicInfo
+from tracklog.infra.log.positions import Positions
 from tracklog.schemas.errors import TopicMissing
 from tracklog.schemas.topics import TopicSpec, barrier_of
 
@@ -115,16 +117,13 @@ class MemoryStore:
         return f"member-{next(self._members):08d}"
 
 
-class MemoryReader:
+class MemoryReader(Positions):
     """See `Reader`; partitions can be assigned and taken away while it is open (for group members)."""
 
     def __init__(self, store: MemoryStore, topic: str, starts: Mapping[int, int]) -> None:
         self._store = store
         self._topic = topic
-        self._positions: dict[int, int] = {}
-        self._paused: set[int] = set()
-        for partition, offset in starts.items():
-            self.assign(partition, offset)
+        super().__init__(starts, partial(store.partition, topic))
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:
         with self._store.changed:
@@ -133,33 +132,6 @@ class MemoryReader:
             for partition in sorted(self._active(), key=lambda p: self._positions[p]):
                 records += self._take(partition, max_records - len(records))
             return records
-
-    def position(self, partition: int) -> int:
-        return self._positions[partition]
-
-    def seek(self, partition: int, offset: int) -> None:
-        if partition in self._positions:
-            self._positions[partition] = offset
-
-    def assign(self, partition: int, offset: int) -> None:
-        self._store.partition(self._topic, partition)
-        self._positions[partition] = offset
-
-    def unassign(self, partition: int) -> None:
-        self._positions.pop(partition, None)
-        self._paused.discard(partition)
-
-    def pause(self, partition: int) -> None:
-        self._paused.add(partition)
-
-    def resume(self, partition: int) -> None:
-        self._paused.discard(partition)
-
-    def close(self) -> None:
-        self._positions.clear()
-
-    def _active(self) -> list[int]:
-        return [p for p in self._positions if p not in self._paused]
 
     def _waiting(self, partition: int) -> bool:
         """A position out of range counts as waiting: `_take` then says so."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tracklog.infra.log.headers import decode_headers
 from tracklog.infra.log.offsets import check_partition, check_position
 from tracklog.infra.log.port import Bounds, Record
+from tracklog.infra.log.positions import Positions
 from tracklog.infra.log.sqlite_schema import SPAN, connect, read_error
 from tracklog.infra.log.sqlite_writer import SqliteWriter
 
@@ -31,7 +32,7 @@ class TopicSlots(NamedTuple):
     partitions: int
 
 
-class SqliteReader:
+class SqliteReader(Positions):
     """See `Reader`; partitions can be assigned and taken away while it is open (for group members)."""
 
     def __init__(
@@ -46,10 +47,7 @@ class SqliteReader:
         self._path = path
         self._topic = topic
         self._writer = writer
-        self._positions: dict[int, int] = {}
-        self._paused: set[int] = set()
-        for partition, offset in starts.items():
-            self.assign(partition, offset)
+        super().__init__(starts, lambda partition: check_partition(topic.name, partition, topic.partitions))
         self._connection = connect(path, busy_timeout_s=busy_timeout_s)
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:
@@ -65,36 +63,15 @@ class SqliteReader:
                 self._writer.arrived.wait_for(partial(self._committed_since, seen), min(look_s, left_s))
             look_s = min(look_s * 2, _LOOK_MAX_S)
 
-    def position(self, partition: int) -> int:
-        return self._positions[partition]
-
-    def seek(self, partition: int, offset: int) -> None:
-        if partition in self._positions:
-            self._positions[partition] = offset
-
-    def assign(self, partition: int, offset: int) -> None:
-        check_partition(self._topic.name, partition, self._topic.partitions)
-        self._positions[partition] = offset
-
-    def unassign(self, partition: int) -> None:
-        self._positions.pop(partition, None)
-        self._paused.discard(partition)
-
-    def pause(self, partition: int) -> None:
-        self._paused.add(partition)
-
-    def resume(self, partition: int) -> None:
-        self._paused.discard(partition)
-
     def close(self) -> None:
-        self._positions.clear()
+        super().close()
         self._connection.close()
 
     def _committed_since(self, seen: int) -> bool:
         return self._writer.commits != seen
 
     def _fetch(self, max_records: int) -> list[Record]:
-        active = [p for p in self._positions if p not in self._paused]
+        active = self._active()
         if not active:
             return []
         try:
