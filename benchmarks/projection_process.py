@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import sys
+from pathlib import Path
 
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
@@ -13,6 +13,12 @@ from tracklog.infra.settings_sections import Settings
 from tracklog.processors.running import trajectories
 
 
+def peak_mb() -> float:
+    """Largest resident size since this program began. `ru_maxrss` would be that of its parent, if larger."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 def main(log_url: str, redis_url: str, prefix: str) -> None:
     collect_rarely()
     settings = Settings.model_validate({"prefix": prefix, "log": {"url": log_url}, "redis": {"url": redis_url}})
@@ -20,7 +26,7 @@ def main(log_url: str, redis_url: str, prefix: str) -> None:
     trajectories(log, client, settings, clock=SystemClock(), entropy=SystemEntropy()).loop.drain()
     client.close()
     log.close()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(peak_mb())
 
 
 if __name__ == "__main__":
