@@ -234,9 +234,9 @@ class ProjectionSettings(Section):
     warm_log_age_s: Positive = 7 * 24 * 3600.0
     """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
     and the indexes stay."""
-    trajectories_cached_max: Count = 15_000
+    trajectories_cached_max: Count = 10_000
     """States that one projection process holds in memory; the least recently used leave and are read back
-    from Redis. Default 15,000: keeps a process under 300 MB."""
+    from Redis. Default 10,000: keeps a process under 300 MB."""
 
 
 class RegistrySettings(Section):
