@@ -16,6 +16,9 @@ from tests.support.projecting import (
     wait_caught_up,
     world_on,
 )
+from tracklog.consumers.verify import Verification
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.ranges import read_range
 
 
 @pytest.fixture
@@ -69,3 +72,29 @@ def test_transactions_of_others_are_survived_and_the_position_passes_their_marke
 
     assert assert_equals_fresh_fold(world) == 2
     assert world.drain() == world.ends()
+
+
+def test_records_that_another_partitioner_put_elsewhere_are_put_away_and_make_no_second_trajectory(
+    world: World, kafka_bootstrap: str
+) -> None:
+    append_runs(world, 3)
+    run = run_of("astray", turns=1)
+    append_all(world.log, world.topic, run.records)
+    count = world.log.partition_count(world.topic)
+    home = partition_of(b"astray", count)
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for made in run.records[:2]:
+        place = (home + 1) % count
+        producer.produce(world.topic, made.value, made.key, partition=place, headers=list(made.headers))
+    assert producer.flush(20) == 0
+
+    world.drain()
+
+    shown = [one.trajectory_id for one in world.reader().states().trajectories]
+    assert sorted(shown).count("astray") == 1
+    topic = world.settings.topic_names.quarantine
+    kept = [r for p in range(count) for r in read_range(world.log, topic, p, *world.log.bounds(topic, p))]
+    assert [dict(r.headers)["tl-reason"].startswith(b"its key belongs into partition") for r in kept] == [True, True]
+    audit = Verification(world.log, world.topic)
+    assert all(report.sound for report in audit.reports())
+    assert audit.foreign_total == 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tracklog.consumers.audit_shelf import AuditShelf
-from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.partitioner import partition_of, why_stray
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.audit import Audit
@@ -106,6 +106,10 @@ class Verification:
     def _take(self, shelf: AuditShelf, record: Record, *, trimmed: bool) -> None:
         if self.only is not None and record.key != self.only.encode():
             return
+        stray = why_stray(record.key, record.partition, self.log.partition_count(self.topic))
+        if stray:
+            self._note_foreign(record, stray)
+            return
         try:
             event = decode_event(record.key, record.value, record.headers)
         except ForeignRecord as error:
@@ -117,14 +121,17 @@ class Verification:
     def _take_foreign(self, shelf: AuditShelf, record: Record, reason: str, *, trimmed: bool) -> None:
         """With our headers it was an event of somebody: whose, says the key, or else the start of its bytes."""
         if not any(name == HEADER_HASH for name, _ in record.headers):
-            self.foreign_total += 1
-            if len(self.foreign) < FOREIGN_SHOWN_MAX:
-                self.foreign.append(Foreign(record.partition, record.offset, reason))
+            self._note_foreign(record, reason)
             return
         named = [_text(record.key), stated_trajectory_id(record.value, record.headers)]
         owner = next((one for one in named if one in shelf), named[0] or named[1])
         if owner:
             self._audit(shelf, owner, trimmed).add_unreadable(reason, record.partition, record.offset)
+
+    def _note_foreign(self, record: Record, reason: str) -> None:
+        self.foreign_total += 1
+        if len(self.foreign) < FOREIGN_SHOWN_MAX:
+            self.foreign.append(Foreign(record.partition, record.offset, reason))
 
     def _audit(self, shelf: AuditShelf, trajectory_id: str, trimmed: bool) -> Audit:
         audit = shelf.get(trajectory_id)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from tracklog.infra.log.partitioner import why_stray
 from tracklog.infra.log.port import Record
 from tracklog.processors.processor import Processor, Seen
 from tracklog.processors.quarantine import Poison, Quarantine
@@ -116,6 +117,10 @@ class Projection(Generic[S]):
         batch: _Batch[S] = _Batch({}, [])
         reads, apply = self._processor.reads, self._processor.apply
         for record in records:
+            stray = why_stray(record.key, record.partition, self._partitions)
+            if stray:
+                batch.poison.append(Poison(record, stray))
+                continue
             try:
                 event = decode_event(record.key, record.value, record.headers)
             except ForeignRecord as error:

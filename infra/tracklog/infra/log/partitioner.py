@@ -46,3 +46,17 @@ def partition_of(key: bytes, partitions: int) -> int:
     if partitions < 1:
         raise SettingsError(f"a topic cannot have {partitions} partitions")
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def why_stray(key: bytes | None, partition: int, partitions: int) -> str:
+    """Why a record with this key has no place in this partition; empty when it is where it belongs.
+
+    A client with another partitioner puts a trajectory's records where no reader of that trajectory looks: taken
+    for events there, they would be a second trajectory of the same name.
+    """
+    if not key:
+        return ""
+    home = partition_of(key, partitions)
+    if home == partition:
+        return ""
+    return f"its key belongs into partition {home}: it was written with another partitioner than murmur2"
