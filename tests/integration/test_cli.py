@@ -14,6 +14,7 @@ from tests.support.chains import Made, append_all, run_of
 from tests.support.tampering import flipped
 from tracklog.consumers.cli.app import app
 from tracklog.infra.log.open import open_log
+from tracklog.infra.log.partitioner import partition_of
 from tracklog.producers.data import shipped_file
 from tracklog.schemas.events import OwnershipReleased
 from tracklog.schemas.record_file import read_records
@@ -118,6 +119,10 @@ def test_a_list_has_filters_conditions_and_pages(imported: Tracklog) -> None:
         (("replay", "events", "--to-topic", "tracklog.events"), "tracklog.events"),
         (("replay", "events", "--fold", "--to-file", "x"), "exclude each other"),
         (("replay", "events", "--for", 1), "--follow"),
+        (("replay", "events", "--follow", "--to", "end"), "--to and --follow"),
+        (("replay", "events", "--follow", "--fold"), "--fold and --follow"),
+        (("replay", "events", "--partition", 0, "--from", ""), "is no bound"),
+        (("replay", "events", "--partition", 0, "--to", ""), "is no bound"),
         (("--set", "writer.barier=fsync", "list"), "barier"),
         (("--set", "writer", "list"), "writer"),
         (("--prefix", "Not A Prefix", "list"), "Not A Prefix"),
@@ -197,6 +202,16 @@ def test_replay_says_what_of_a_range_is_not_there(imported: Tracklog) -> None:
     result = imported("replay", "events", "--partition", 0, "--from", 0, "--to", 999_999)
 
     assert "clipped: partition 0: asked for to 999999" in result.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--fold",), ("--json",)])
+def test_replay_says_that_nothing_was_found(imported: Tracklog, form: tuple[str, ...]) -> None:
+    name = json.loads(imported("list", "--json", "-n", 1).stdout)["trajectories"][0]["trajectory_id"]
+    place = next(one for one in documents(imported("replay", "events", "--trajectory", name, "--json")))["partition"]
+    nobody = next(f"nosuch{n}" for n in range(1000) if partition_of(f"nosuch{n}".encode(), 12) == place)
+
+    assert f"no event of {nobody}" in imported("replay", "events", "--trajectory", nobody, *form).stderr
+    assert "meets --where" in imported("replay", "events", "--where", "type == 'Nope'", *form).stderr
 
 
 def test_replay_to_a_file_is_whole_and_overwrites_only_when_told(imported: Tracklog, tmp_path: Path) -> None:

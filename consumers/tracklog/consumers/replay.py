@@ -73,7 +73,8 @@ def resolve(
                     hint="give --partition or --trajectory, or a time, -N, beginning or end",
                 )
     chosen = range(count) if partition is None else [partition]
-    return [_resolved(log, topic, one, frm or BEGINNING, to or END) for one in chosen]
+    start, end = BEGINNING if frm is None else frm, END if to is None else to
+    return [_resolved(log, topic, one, start, end) for one in chosen]
 
 
 def _resolved(log: Log, topic: str, partition: int, frm: str, to: str) -> Range:

@@ -97,7 +97,7 @@ def test_a_partition_that_is_not_there_is_refused(log: Log, partition: int) -> N
         resolve(log, TOPIC, partition=partition)
 
 
-@pytest.mark.parametrize("bound", ["yesterday", "1.5", "--3"])
+@pytest.mark.parametrize("bound", ["", "yesterday", "1.5", "--3"])
 def test_a_bound_that_is_none_is_refused(log: Log, bound: str) -> None:
     with pytest.raises(RangeError, match="is no bound"):
         resolve(log, TOPIC, partition=0, frm=bound)

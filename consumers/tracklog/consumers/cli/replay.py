@@ -72,6 +72,10 @@ def events(
         raise InputError("--for bounds --follow", hint="say --follow too")
     if sum((folded, to_file is not None, to_topic is not None)) > 1:
         raise InputError("--fold, --to-file and --to-topic exclude each other")
+    if follow_on and folded:
+        raise InputError("--fold and --follow exclude each other", hint="a fold is of a range that ends")
+    if follow_on and to is not None:
+        raise InputError("--to and --follow exclude each other", hint="--max and --for bound what is followed")
     wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
     topic = run.settings.topic_names.events
     if to_topic is not None:
@@ -81,12 +85,17 @@ def events(
         ranges = resolve(log, topic, partition=partition, trajectory_id=trajectory, frm=frm, to=to)
         _tell_ranges(run, ranges, follow_on=follow_on)
         if folded:
-            tell_states(run, states_at_end(log, topic, ranges, wanted))
+            told = tell_states(run, states_at_end(log, topic, ranges, wanted))
+            _tell_nothing(run, told, ranges, wanted)
             return
         with ExitStack() as stack:
             copy = None if to_topic is None else TopicCopy(log, to_topic)
             sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force))
-            _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
+            passed = _pass_on(
+                run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s
+            )
+        if max_events != 0:
+            _tell_nothing(run, passed, ranges, wanted)
 
 
 def _pass_on(
@@ -100,19 +109,23 @@ def _pass_on(
     follow_on: bool,
     max_events: int | None,
     for_s: float | None,
-) -> None:
+) -> int:
+    """How many were passed on."""
+    passed = 0
     found = replay(log, topic, ranges, wanted)
     if follow_on:
         found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
     try:
         for one in islice(found, max_events):
             sink.put(one)
+            passed += 1
             if follow_on:
                 run.out.flush()
     except KeyboardInterrupt:
         if not follow_on:
             raise
         run.interrupted()  # the usual end of following: what was passed on is finished as any other
+    return passed
 
 
 def _tell_ranges(run: Run, ranges: list[Range], *, follow_on: bool) -> None:
@@ -123,3 +136,13 @@ def _tell_ranges(run: Run, ranges: list[Range], *, follow_on: bool) -> None:
     if all(one.empty for one in ranges) and not follow_on:
         where = ", ".join(f"{one.partition}:{one.start}-{one.end}" for one in ranges[:4])
         run.out.note(f"the range is empty ({where}{', ...' if len(ranges) > 4 else ''})")
+
+
+def _tell_nothing(run: Run, passed: int, ranges: list[Range], wanted: Filter) -> None:
+    """A mistyped name or condition looks like an empty log otherwise; an empty range has been told."""
+    if passed or wanted == Filter() or all(one.empty for one in ranges):
+        return
+    what = (
+        "no event in the range" if wanted.trajectory_id is None else f"no event of {wanted.trajectory_id} in the range"
+    )
+    run.out.note(what if wanted.where is None else f"{what} meets --where {wanted.where.expression!r}")

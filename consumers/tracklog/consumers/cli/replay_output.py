@@ -154,15 +154,18 @@ def _tell_copied(run: Run, copied: int, left_out: int) -> None:
         run.out.text(f"{copied} records appended" + (f", {left_out} that are no events left out" if left_out else ""))
 
 
-def tell_states(run: Run, states: Iterable[State]) -> None:
-    """With --json one state a line, complete; else a table."""
+def tell_states(run: Run, states: Iterable[State]) -> int:
+    """With --json one state a line, complete; else a table. How many they were."""
     if run.as_json:
+        count = 0
         for state in states:
             run.out.json_line(json.loads(dump_state(state)))
-        return
+            count += 1
+        return count
     rows = [state_row(state) for state in states]
     columns = ("trajectory", "status", "turn", "event", "epoch", "open", "hash")
     run.out.table(columns, rows, right=("turn", "event", "epoch", "open"))
+    return len(rows)
 
 
 def state_row(state: State) -> tuple[str, ...]:
