@@ -53,7 +53,7 @@ class ModelAnswer:
     message: Mapping[str, Any]
     tool_calls: tuple[ToolCall, ...] = ()
     stop_reason: str = ""
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost_micro_usd: int | None = None
     served: str = ""
     seed: int | None = None

@@ -41,8 +41,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class CallContext:
     """What every call is given beside its arguments.
 
-    A tool that keeps `idempotency_key`, or refuses calls past `deadline_us` (microseconds since 1970 UTC) or with
-    an `epoch` or `attempt` below one it has seen, closes the gaps that nobody can close without its help.
+    `deadline_us` is in microseconds since 1970 UTC, `attempt` 1 is the first. A tool that keeps `idempotency_key`, or
+    refuses calls past the deadline or with a lower epoch or attempt than it has seen, closes the gaps that nobody
+    can close without its help.
     """
 
     trajectory_id: str
@@ -66,13 +67,19 @@ class Probed:
     answer: ProbeAnswer
     output: str = ""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError and TypeError, so that a probe that says something else has not answered."""
+        object.__setattr__(self, "answer", ProbeAnswer(self.answer))
+        if not isinstance(self.output, str):
+            raise TypeError("the output of a Probed is a text")
+
 
 Call = Callable[[CallContext, Mapping[str, Any]], Awaitable[Any]]
 Probe = Callable[[CallContext, Mapping[str, Any]], Awaitable[Probed]]
 Check = Callable[[Mapping[str, Any]], str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tool:
     """One tool. `schema` is the JSON schema of its arguments, an object.
 
@@ -195,12 +202,13 @@ def tool(
 
     def declare(function: Function) -> Tool:
         signature = Signature.of(function, CallContext)
+        named = name if name is not None else signature.name
         return Tool(
-            name=name if name is not None else signature.name,
+            name=named,
             description=signature.description,
             schema=signature.schema,
             call=signature.call,
-            effect=Effect(effect) if effect in set(Effect) else effect,  # type: ignore[arg-type]
+            effect=_effect(named, effect),
             timeout_s=timeout_s,
             key_ttl_s=key_ttl_s,
             probe=None if probe is None else signature.asked_of(probe, CallContext),
@@ -232,7 +240,10 @@ def _check_settling(one: Tool) -> None:
 
 
 def _version(one: Tool) -> str:
-    seen = _canonical([one.name, one.schema, one.effect])
+    try:
+        seen = _canonical([one.name, one.schema, one.effect])
+    except TypeError as error:
+        raise InvalidTool(f"the schema of tool {one.name!r} is not JSON: {error}") from None
     return hashlib.sha256(seen).hexdigest()[:VERSION_HEX]
 
 
