@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from tracklog.infra.clock import Clock, SystemClock
 from tracklog.producers.tool_post import Answer, Endpoint
-from tracklog.producers.tools import TIMEOUT_S, CallContext, ProbeAnswer, Probed, Tool
+from tracklog.producers.tools import TIMEOUT_S, CallContext, ProbeAnswer, Probed, Tool, declared_effect
 from tracklog.schemas.errors import ToolError, ToolOutcomeUnknown
 from tracklog.schemas.values import Effect
 
@@ -65,7 +65,7 @@ def http_tool(
         return Endpoint.of(name, where, headers or {}, timeout_s=timeout_s, tls=tls, clock=clock)
 
     service = _Service(
-        effect=effect,
+        effect=declared_effect(name, effect),
         nothing_done=_NOTHING_DONE.union(nothing_done),
         endpoint=endpoint(url),
         probe=None if probe_url is None else endpoint(probe_url),
@@ -75,7 +75,7 @@ def http_tool(
         description=description,
         schema=schema,
         call=service.call,
-        effect=effect,  # type: ignore[arg-type] - Tool refuses what is none
+        effect=service.effect,
         timeout_s=timeout_s,
         key_ttl_s=key_ttl_s,
         probe=None if service.probe is None else service.ask,
@@ -86,7 +86,7 @@ def http_tool(
 class _Service:
     """What the answers of an endpoint mean."""
 
-    effect: str
+    effect: Effect
     nothing_done: frozenset[int]
     endpoint: Endpoint
     probe: Endpoint | None
@@ -110,12 +110,12 @@ class _Service:
         return Probed(found, f"the probe answered {_words(answer)}")
 
     def _did_nothing(self, status: int, context: CallContext) -> bool:
-        at_work = status == _CONFLICT and self.effect == Effect.IDEMPOTENT and context.attempt > 1
+        at_work = status == _CONFLICT and self.effect is Effect.IDEMPOTENT and context.attempt > 1
         return status in self.nothing_done and not at_work
 
     def _unknown(self, said: str) -> ToolError:
         """Reading has no outcome to be in doubt about."""
-        return ToolError(said) if self.effect == Effect.READONLY else ToolOutcomeUnknown(said)
+        return ToolError(said) if self.effect is Effect.READONLY else ToolOutcomeUnknown(said)
 
 
 def _headers(context: CallContext) -> dict[str, str]:

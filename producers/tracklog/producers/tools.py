@@ -28,7 +28,7 @@ from tracklog.producers.tool_signature import Signature
 from tracklog.schemas.errors import InvalidTool, ToolOutsideSession
 from tracklog.schemas.values import Effect
 
-__all__ = ["CallContext", "ProbeAnswer", "Probed", "Tool", "ToolSet", "tool"]
+__all__ = ["TIMEOUT_S", "CallContext", "ProbeAnswer", "Probed", "Tool", "ToolSet", "declared_effect", "tool"]
 
 TIMEOUT_S: Final = 60.0
 """How long a call may take when its tool does not say."""
@@ -102,7 +102,7 @@ class Tool:
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
             raise InvalidTool(f"{self.name!r} is no name for a tool", hint="1 to 64 of A-Z a-z 0-9 _ -")
-        object.__setattr__(self, "effect", _effect(self.name, self.effect))
+        object.__setattr__(self, "effect", declared_effect(self.name, self.effect))
         _check_settling(self)
         if self.check is None:
             check_schema(self.name, self.schema)
@@ -208,7 +208,7 @@ def tool(
             description=signature.description,
             schema=signature.schema,
             call=signature.call,
-            effect=_effect(named, effect),
+            effect=declared_effect(named, effect),
             timeout_s=timeout_s,
             key_ttl_s=key_ttl_s,
             probe=None if probe is None else signature.asked_of(probe, CallContext),
@@ -218,7 +218,8 @@ def tool(
     return declare if fn is None else declare(fn)
 
 
-def _effect(name: str, effect: str) -> Effect:
+def declared_effect(name: str, effect: str) -> Effect:
+    """The effect class of a tool by its word. Raises InvalidTool, naming the tool."""
     if effect not in set(Effect):
         known = ", ".join(sorted(Effect))
         raise InvalidTool(f"tool {name!r} declares the effect {effect!r}", hint=f"one of {known}")
