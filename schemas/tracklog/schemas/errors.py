@@ -28,6 +28,11 @@
     |   +-- TrajectoryFaulty      the accepted history holds a fault; it is parked
     |   +-- Undecided             the bound ran out before the log decided; NOT definite  exit 4
     |   +-- BarrierTooWeak        more durability was asked for than the topic gives
+    +-- SessionError              a durable session cannot go on                       exit 5
+    |   +-- Diverged              the program asks for something else than is recorded
+    |   +-- PersonNeeded          a call may have happened, and only a person can say
+    |   +-- StillInDoubt          a call may have happened, and it is too early to know exit 4
+    |   +-- SessionMisused        calls in an order that no record could be read back in
     +-- ToolError                 raised by a tool, to say more than that it failed
     |   +-- ToolExpired           the deadline had passed before anything was sent
     |   +-- ToolOutcomeUnknown    NOT definite: the effect may have happened             exit 4
@@ -162,6 +167,21 @@ class Undecided(WriterError):
 
 
 class BarrierTooWeak(WriterError): ...
+
+
+class SessionError(TracklogError):
+    exit_code = 5
+
+
+class PersonNeeded(SessionError): ...
+
+
+class StillInDoubt(SessionError):
+    definite = False
+    exit_code = 4
+
+
+class SessionMisused(SessionError): ...
 
 
 class ToolError(TracklogError): ...
