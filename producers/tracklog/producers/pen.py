@@ -62,7 +62,9 @@ class WriterPen:
                 self._confirmed = last
 
     async def release(self, reason: str = "") -> None:
+        """Gives the trajectory back. Raises Fenced when something that was appended is not part of it."""
         async with self._turns:
+            await self.writer.confirm()  # a barrier alone does not tell an owner that it was overtaken
             await self.writer.release(reason)
 
 

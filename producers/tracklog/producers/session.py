@@ -195,11 +195,15 @@ class Session:
         return uuid.UUID(await self._observe(ObservedKind.ID, "uuid", run))
 
     async def end(self, result: object = None, *, ending: Ending = Ending.COMPLETED, reason: str = "") -> None:
-        """Ends the trajectory for good. `result` is JSON. Raises InvalidEvent while a call has no outcome."""
+        """Ends the trajectory for good; it has ended when this returns. `result` is JSON.
+
+        Raises InvalidEvent while a call has no outcome, Fenced, Diverged.
+        """
         body = None if result is None else await self._record.body(_json("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
-            await self._record.ordered(ended, "the end of the task", check=_same_end)
+            seq = await self._record.ordered(ended, "the end of the task", check=_same_end)
+            await self._record.pen.confirm(seq)
 
     def close(self) -> None:
         """Forgets the session in this task. Called by whoever opened it."""
