@@ -92,8 +92,11 @@ def loopback(answer: Answer) -> Iterator[Loopback]:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: the test has `asked`."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -85,7 +85,7 @@ class Chunks:
     def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text = on_text
         self._texts: dict[str, list[str]] = {}
-        self._calls: dict[object, dict[str, Any]] = {}
+        self._calls: dict[int, dict[str, Any]] = {}
         self._kept: dict[str, Any] = {}
         self._finish: str | None = None
         self._size = 0
@@ -115,7 +115,7 @@ class Chunks:
         message: dict[str, Any] = {"role": "assistant", "content": None}
         message |= {name: "".join(parts) for name, parts in self._texts.items()}
         if self._calls:
-            message["tool_calls"] = list(self._calls.values())
+            message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
         return {**self._kept, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}
 
     def _take_field(self, name: str, value: object) -> None:

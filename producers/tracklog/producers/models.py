@@ -86,7 +86,7 @@ def calls_of(message: Mapping[str, Any], used: Iterable[str] = ()) -> tuple[Tool
     this message, get `~2`, `~3`, ... behind them. Raises ModelMalformed for what is no call.
     """
     raw = message.get("tool_calls") or ()
-    if not isinstance(raw, Sequence) or isinstance(raw, str):
+    if not isinstance(raw, list | tuple):
         raise ModelMalformed("the reply's tool_calls is no list", hint="does the endpoint speak chat completions?")
     if len(raw) > limits.CALLS_PER_TURN_MAX:
         raise ModelMalformed(f"one reply has {len(raw)} calls", hint=f"at most {limits.CALLS_PER_TURN_MAX} fit")
