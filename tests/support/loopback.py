@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ class Loopback:
 
 
 @contextmanager
-def loopback(answer: Answer) -> Iterator[Loopback]:
+def loopback(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Loopback]:
     asked: list[Asked] = []
     arrived = threading.Semaphore(0)
 
@@ -97,10 +98,12 @@ def loopback(answer: Answer) -> Iterator[Loopback]:
         request_queue_size = 128
 
     server = Server(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield Loopback(f"http://127.0.0.1:{server.server_address[1]}", asked, arrived)
+        yield Loopback(f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}", asked, arrived)
     finally:
         server.shutdown()
         server.server_close()

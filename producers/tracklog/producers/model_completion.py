@@ -206,4 +206,5 @@ def _cost(raw: object, usage: Usage, prices: Prices | None) -> int | None:
 
 
 def _word(value: object) -> str:
-    return value[:TEXT_FIELD_CHARS_MAX] if isinstance(value, str) else ""
+    """A short text of the endpoint's, without lone surrogates, which no event can hold."""
+    return value[:TEXT_FIELD_CHARS_MAX].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,6 +196,77 @@ async def test_a_large_answer_is_cut() -> None:
         assert got.status is ResultStatus.OK
         assert len(got.output.encode()) <= LIMIT
         assert "[cut:" in got.output
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of 127.0.0.1 and its key, in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    file = tmp_path / "own.pem"
+    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "-", "-out", "-"]
+    made = subprocess.run(command, capture_output=True, check=True, timeout=WAIT_S)
+    file.write_bytes(made.stdout)
+    return file
+
+
+async def test_a_service_is_verified_before_anything_is_sent(certificate: Path) -> None:
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(certificate)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    with loopback(in_turn(Reply(body=b"paid")), tls=own) as server:
+        trusted = await ran(made(server.url, tls=trusting))
+        unknown = await ran(made(server.url))
+
+        assert (trusted.status, trusted.output) == (ResultStatus.OK, "paid")
+        assert unknown.status is ResultStatus.ERROR
+        assert "nothing was sent" in unknown.output
+        assert len(server.asked) == 1
+
+
+async def test_a_cancelled_call_over_tls_wakes_its_thread_too(certificate: Path) -> None:
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(certificate)
+    hold = threading.Event()
+    with loopback(in_turn(Reply(hold=hold)), tls=own) as server:
+        pay = made(server.url, tls=ssl.create_default_context(cafile=str(certificate)))
+        running = asyncio.create_task(ran(pay))
+        await asyncio.to_thread(server.wait_for_request)
+
+        running.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await woken()
+        hold.set()
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """A service that takes connections and never says a word: a TLS handshake with it does not end."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+
+
+async def test_a_connection_that_is_not_made_in_half_the_time_is_known_to_have_sent_nothing(mute: str) -> None:
+    got = await ran(made(mute, timeout_s=0.4))
+
+    assert got.status is ResultStatus.ERROR
+    assert "nothing was sent" in got.output
+    assert got.duration_ms < 400
+
+
+async def test_a_call_that_is_given_up_while_it_connects_ends_its_thread_with_the_connecting(mute: str) -> None:
+    running = asyncio.create_task(ran(made(mute, timeout_s=2.0)))
+    assert await asyncio.to_thread(wait_until, lambda: not no_thread(), WAIT_S)
+
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await woken()
 
 
 @pytest.mark.parametrize(
