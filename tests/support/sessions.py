@@ -185,10 +185,10 @@ class World:
         ):
             await (program or built_in(setup))(session)
 
-    async def crash(self, model: ScriptedModel, program: Program | None = None) -> bool:
+    async def crash(self, model: ScriptedModel, program: Program | None = None, **changes: Any) -> bool:
         """The same, to be killed on the way; False when it came to its end before."""
         try:
-            await self.run(model, program)
+            await self.run(model, program, **changes)
         except Crash:
             return True
         return False

@@ -97,9 +97,9 @@ class _NoPen:
 
     def check_live(self, asked: str) -> None:
         """Raises always: there is nothing live in a replay."""
-        self._cursor.check_all_given(asked)
         if not self._ended:
-            raise _CutOff
+            raise _CutOff  # what ran beside it may be recorded still, and is given to who asks for it
+        self._cursor.check_all_given(asked)
         raise self._cursor.broken(Divergence(self._cursor.turn, None, "nothing", asked))
 
     async def append(
