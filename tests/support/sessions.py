@@ -81,6 +81,7 @@ class World:
         self.die_at_append: int | None = None
         self.die_at_point: str | None = None
         self.dead = False
+        self.died = asyncio.Event()
         self.appends = 0
         self.points: list[str] = []
         self.ran: Counter[str] = Counter()
@@ -102,6 +103,7 @@ class World:
     def _append(self, topic: str, key: bytes, value: bytes) -> Fault | None:
         if self.dead or self.appends == self.die_at_append:
             self.dead = True
+            self.died.set()
             raise Crash
         self.appends += 1
         return None
@@ -187,9 +189,15 @@ class World:
 
     async def crash(self, model: ScriptedModel, program: Program | None = None, **changes: Any) -> bool:
         """The same, to be killed on the way; False when it came to its end before."""
+        self.died = asyncio.Event()
+        running = asyncio.create_task(self.run(model, program, **changes))
+        dying = asyncio.create_task(self.died.wait())
+        await asyncio.wait({running, dying}, return_when=asyncio.FIRST_COMPLETED)
+        for one in (dying, running):
+            one.cancel()  # a process that is gone does nothing more, in none of its tasks
         try:
-            await self.run(model, program, **changes)
-        except Crash:
+            await running
+        except (Crash, asyncio.CancelledError):
             return True
         return False
 
