@@ -1,4 +1,4 @@
-"""kill -9 of an agent at exact moments on a log on disk, resumed by a new process: an effect once, or a person asked."""
+"""kill -9 of an agent at exact moments on a log on disk, then resumed: an effect once, or a person asked."""
 
 from __future__ import annotations
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import PAST_GRACE_S, TRAJECTORY, ScriptedModel, World, asks, new_world, says
+from tracklog.infra.log.memory import Fault
 from tracklog.producers.durable import answer_call
 from tracklog.schemas.errors import PersonNeeded
 from tracklog.schemas.events import Escalated, ModelReplied, TaskEnded, ToolResult
@@ -82,6 +84,18 @@ async def test_a_run_that_is_killed_anywhere_goes_on_where_it_was(
         assert result.status in (ResultStatus.OK, ResultStatus.EXPIRED)
     if not asked and result.status is ResultStatus.OK:
         assert same_work(world.events(), (await undisturbed(effect)).events()) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_log_that_loses_and_forgets_to_report_changes_nothing(seed: int, service: tuple[Ledger, str]) -> None:
+    """Given appends that are lost, or stored and reported as unknown, each effect happens once, none in doubt."""
+    counted, url = service
+    world, dice = new_world(url), random.Random(seed)
+    world.trouble = lambda *_: dice.choice((None, None, Fault.STORE_UNKNOWN, Fault.DROP_UNKNOWN, Fault.REFUSE))
+    await world.run(ScriptedModel(*(asks((f"c-{one.value}", one.value)) for one in Effect), says("done")))
+    assert counted.made == {f"c-{one}": 1 for one in ("idempotent", "probe", "opaque")}
+    assert [body.status for body in world.bodies(ToolResult)] == [ResultStatus.OK] * len(Effect)
+    assert len(world.bodies(TaskEnded)) == 1
 
 
 @pytest.mark.parametrize("effect", [Effect.OPAQUE, Effect.PROBE, Effect.IDEMPOTENT])

@@ -101,7 +101,7 @@ async def test_a_turn_with_one_call_costs_one_barrier(
 async def test_calls_side_by_side_share_their_barriers(
     service: tuple[Ledger, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted, url = service
+    _, url = service
     world, confirm, count = new_world(url), TrajectoryWriter.confirm, [0]
 
     async def counting(self: TrajectoryWriter) -> object:

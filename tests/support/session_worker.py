@@ -89,7 +89,7 @@ async def main(url: str, prefix: str, blobs: str, ledger_url: str, moment: str) 
     async with on_log(url, prefix, create=False) as (log, producer):
         append = log.append
 
-        def counted(*arguments: Any) -> None:
+        def counted(*arguments: Any, **_: Any) -> None:
             moments.pass_on()
             append(*arguments)
 

@@ -14,7 +14,7 @@ from tests.support.memory_logs import make_topics
 from tests.support.writing import read_accepted
 from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.clock import ManualClock, SystemClock, SystemEntropy
-from tracklog.infra.log.memory import Fault, MemoryLog
+from tracklog.infra.log.memory import Fault, Faults, MemoryLog
 from tracklog.infra.log.memory_store import MemoryStore
 from tracklog.producers.durable import durable
 from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of
@@ -62,9 +62,7 @@ class ScriptedModel:
         self.answers = answers
         self.asked: Counter[int] = Counter()
 
-    async def reply(
-        self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None
-    ) -> ModelAnswer:
+    async def reply(self, request: ModelRequest, *, on_token: Callable[[str], None] | None = None) -> ModelAnswer:
         assert request.replies_before is not None
         self.asked[request.replies_before] += 1
         return self.answers[request.replies_before]
@@ -84,6 +82,7 @@ class World:
         self.died = asyncio.Event()
         self.appends = 0
         self.points: list[str] = []
+        self.trouble: Faults | None = None
         self.ran: Counter[str] = Counter()
         make_topics(self.new_log(), "tracklog", 2)
 
@@ -106,7 +105,7 @@ class World:
             self.died.set()
             raise Crash
         self.appends += 1
-        return None
+        return self.trouble(topic, key, value) if self.trouble is not None else None
 
     def point(self, name: str) -> bool:
         """Called by tools around their effect. True when the process dies here."""
@@ -220,4 +219,3 @@ def kinds(events: Sequence[Event]) -> list[str]:
 
 async def gathered(*calls: Awaitable[Any]) -> list[Any]:
     return list(await asyncio.gather(*calls))
-

@@ -72,6 +72,7 @@ async def durable(
             yield session
         finally:
             session.close()
+            producer.forget(trajectory_id)
         return
     writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     pen = WriterPen(writer)

@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 import orjson
 
@@ -155,7 +155,13 @@ class Session:
         self._assembly.know(seen_hash(result.message), seq)
         return result
 
-    async def step(self, name: str, fn: Callable[[], T | Awaitable[T]]) -> T:
+    @overload
+    async def step(self, name: str, fn: Callable[[], Awaitable[T]]) -> T: ...
+
+    @overload
+    async def step(self, name: str, fn: Callable[[], T]) -> T: ...
+
+    async def step(self, name: str, fn: Callable[[], Any]) -> Any:
         """Runs `fn` once and records what it returns (JSON); later the recorded value is given.
 
         For readings, not for effects: a step that was killed before it was recorded runs again. What it raises
@@ -166,8 +172,7 @@ class Session:
             value = fn()
             return _json(name, await value if inspect.isawaitable(value) else value)
 
-        value: T = orjson.loads(await self._observe(ObservedKind.STEP, name, run))
-        return value
+        return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
