@@ -18,7 +18,7 @@ from tracklog.schemas.context import message_hash
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import ContextEdit, EditOp, Role
 
-__all__ = ["Assembly", "Heard", "Message", "heard", "plain_messages", "seen_hash"]
+__all__ = ["Assembly", "Heard", "Message", "Reading", "heard", "seen_hash"]
 
 Message = Mapping[str, Any]
 """In the chat-completions form."""
@@ -122,16 +122,33 @@ def _common_prefix(left: Sequence[bytes], right: Sequence[bytes]) -> int:
     return min(len(left), len(right))
 
 
-def plain_messages(messages: Sequence[Message]) -> tuple[dict[str, Any], ...]:
-    """The messages as JSON has them. Raises InvalidEvent for one that is no JSON object with a role."""
-    try:
-        plain = orjson.loads(orjson.dumps(list(messages)))
-    except (TypeError, orjson.JSONEncodeError) as error:
-        raise InvalidEvent(f"a message of the context is not JSON: {error}", hint="give plain dicts") from error
-    for position, message in enumerate(plain):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str) or not message["role"]:
-            raise InvalidEvent(f"message {position} of the context has no role", hint='{"role": ..., "content": ...}')
-    return tuple(plain)
+class Reading:
+    """Reads the messages that a program gives, each distinct one once: it gives all of them at every turn."""
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, tuple[dict[str, Any], bytes]] = {}
+
+    def read(self, messages: Sequence[Message]) -> tuple[tuple[dict[str, Any], ...], list[bytes]]:
+        """(the messages as JSON has them, their hashes). Raises InvalidEvent for one that is no object with a role."""
+        both = [self._one(position, message) for position, message in enumerate(messages)]
+        return tuple(plain for plain, _ in both), [seen for _, seen in both]
+
+    def _one(self, position: int, message: Message) -> tuple[dict[str, Any], bytes]:
+        try:
+            data = orjson.dumps(message)
+        except TypeError as error:
+            raise InvalidEvent(
+                f"message {position} of the context is not JSON: {error}", hint="give plain dicts"
+            ) from error
+        found = self._read.get(data)
+        if found is None:
+            plain = orjson.loads(data)
+            if not isinstance(plain, dict) or not isinstance(plain.get("role"), str) or not plain["role"]:
+                raise InvalidEvent(
+                    f"message {position} of the context has no role", hint='{"role": ..., "content": ...}'
+                )
+            found = self._read[data] = (plain, seen_hash(plain))
+        return found
 
 
 def seen_hash(message: Message) -> bytes:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, overload
 
 import orjson
 
-from tracklog.producers.assembly import Assembly, Message, heard, plain_messages, seen_hash
+from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
 from tracklog.producers.importers.shape import EXT_MESSAGE
@@ -62,6 +62,7 @@ class Session:
         self._record = record
         self._calls = calls
         self._assembly = Assembly()
+        self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._tools_hash: bytes | None = None
         self._replies = 0
@@ -109,8 +110,7 @@ class Session:
         A message that no event holds yet is recorded as said. Raises Diverged when the context is another one
         than at this point of the record, InvalidEvent for what is no message.
         """
-        plain = plain_messages(messages)
-        hashes = [seen_hash(message) for message in plain]
+        plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
             for position in self._assembly.new(hashes):
                 seq = await self._hear(plain[position])

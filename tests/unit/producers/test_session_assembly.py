@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracklog.producers.assembly import Assembly, heard, plain_messages, seen_hash
+from tracklog.producers.assembly import Assembly, Reading, heard, seen_hash
 from tracklog.producers.importers.shape import content_value, reshaped
 from tracklog.producers.importers.transcript import spoken_message
 from tracklog.schemas.errors import InvalidEvent
@@ -75,4 +75,4 @@ def test_a_message_can_be_had_back_from_its_event(message: dict[str, object]) ->
 @pytest.mark.parametrize("bad", [["text"], [{"content": "x"}], [{"role": "", "content": "x"}], [{"role": object()}]])
 def test_what_is_no_message_is_refused(bad: list[object]) -> None:
     with pytest.raises(InvalidEvent):
-        plain_messages(bad)  # type: ignore[arg-type]
+        Reading().read(bad)  # type: ignore[arg-type]
