@@ -18,6 +18,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "faust": ("tracklog.processors.faust*",),
     "deltalake": ("tracklog.consumers.export*",),
     "pyarrow": ("tracklog.consumers.export*",),
+    "openai": ("tracklog.producers.model_openai",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),

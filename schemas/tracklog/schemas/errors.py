@@ -7,6 +7,8 @@
     |   +-- SettingsError
     |   +-- ImportSourceError     a recorded run that cannot be read (file and line)
     |   +-- RangeError            an offset range that makes no sense
+    |   +-- InvalidTool           a tool declared so that it cannot be kept to
+    |   +-- ToolOutsideSession    a tool was called directly: nothing would be recorded first
     +-- LogError                  the log or a topic on it                             exit 3
     |   +-- LogUnavailable        nobody answered within the bound
     |   +-- LogFormatError        the file is newer than this program, or not a log
@@ -26,6 +28,19 @@
     |   +-- TrajectoryFaulty      the accepted history holds a fault; it is parked
     |   +-- Undecided             the bound ran out before the log decided; NOT definite  exit 4
     |   +-- BarrierTooWeak        more durability was asked for than the topic gives
+    +-- SessionError              a durable session cannot go on                       exit 5
+    |   +-- Diverged              the program asks for something else than is recorded
+    |   +-- PersonNeeded          a call may have happened, and only a person can say
+    |   +-- StillInDoubt          a call may have happened, and it is too early to know exit 4
+    |   +-- SessionMisused        calls in an order that no record could be read back in
+    +-- ToolError                 raised by a tool, to say more than that it failed
+    |   +-- ToolExpired           the deadline had passed before anything was sent
+    |   +-- ToolOutcomeUnknown    NOT definite: the effect may have happened             exit 4
+    +-- ModelError                a model gave no reply                                exit 3
+    |   +-- ModelUnavailable      nobody answered, or only with 429 and 5xx, within the bounds
+    |   +-- ModelRefused          the endpoint said no: the key, the model's name, the request
+    |   +-- ModelMalformed        an answer that is none: not JSON, no message, too large
+    |   +-- RecordingEnded        a recorded run has no answer for this request
     +-- RecordError               bytes read from a topic
     |   +-- ForeignRecord         not ours: quarantined
     |   +-- UnknownSchema         ours, but of a type or version not known here: kept
@@ -82,6 +97,12 @@ class ImportSourceError(InputError): ...
 
 
 class RangeError(InputError): ...
+
+
+class InvalidTool(InputError): ...
+
+
+class ToolOutsideSession(InputError): ...
 
 
 class LogError(TracklogError):
@@ -146,6 +167,48 @@ class Undecided(WriterError):
 
 
 class BarrierTooWeak(WriterError): ...
+
+
+class SessionError(TracklogError):
+    exit_code = 5
+
+
+class PersonNeeded(SessionError): ...
+
+
+class StillInDoubt(SessionError):
+    definite = False
+    exit_code = 4
+
+
+class SessionMisused(SessionError): ...
+
+
+class ToolError(TracklogError): ...
+
+
+class ToolExpired(ToolError): ...
+
+
+class ToolOutcomeUnknown(ToolError):
+    definite = False
+    exit_code = 4
+
+
+class ModelError(TracklogError):
+    exit_code = 3
+
+
+class ModelUnavailable(ModelError): ...
+
+
+class ModelRefused(ModelError): ...
+
+
+class ModelMalformed(ModelError): ...
+
+
+class RecordingEnded(ModelError): ...
 
 
 class RecordError(TracklogError): ...

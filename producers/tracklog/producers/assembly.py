@@ -1,0 +1,170 @@
+"""A context as edits of the one before it, so that every message is recorded once (DESIGN §4). Pure.
+
+A program keeps its messages as it always did and gives all of them at every turn. Those that an event holds
+already (a reply, a result, what was said before) are named by that event; the others are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from tracklog.producers.importers.shape import content_of, shape_of
+from tracklog.producers.importers.transcript import spoken_message
+from tracklog.schemas.context import message_hash
+from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.values import ContextEdit, EditOp, Role
+
+__all__ = ["Assembly", "Heard", "Message", "Reading", "heard", "seen_hash"]
+
+Message = Mapping[str, Any]
+"""In the chat-completions form."""
+
+_ROLES: Final[Mapping[str, Role]] = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.SYSTEM}
+
+
+class Heard(NamedTuple):
+    """A message as its event keeps it: who spoke, the content, and what is beside that."""
+
+    peer: str
+    role: Role
+    text: str
+    media_type: str
+    shape: str
+
+
+class Assembly:
+    """The events that hold messages, and the last context."""
+
+    def __init__(self) -> None:
+        self._events: dict[bytes, list[int]] = {}
+        self._context: list[tuple[bytes, int]] = []
+
+    def know(self, seen: bytes, seq: int) -> None:
+        """Event `seq` holds the message with this hash."""
+        self._events.setdefault(seen, []).append(seq)
+
+    def new(self, hashes: Sequence[bytes]) -> list[int]:
+        """Positions of the messages that no event holds; a message said twice has two events."""
+        wanted: dict[bytes, int] = {}
+        positions = []
+        for position, seen in enumerate(hashes):
+            wanted[seen] = wanted.get(seen, 0) + 1
+            if wanted[seen] > len(self._events.get(seen, ())):
+                positions.append(position)
+        return positions
+
+    def build(self, hashes: Sequence[bytes]) -> tuple[ContextEdit, ...]:
+        """The edits that make this context of the last one. Every message must be known."""
+        edits = tuple(self._edits(hashes))
+        self._context = list(zip(hashes, self._seqs(hashes, edits), strict=True))
+        return edits
+
+    def _edits(self, hashes: Sequence[bytes]) -> Iterator[ContextEdit]:
+        before = [seen for seen, _ in self._context]
+        kept = _common_prefix(before, hashes)
+        blocks: list[tuple[str, int, int, int, int]] = [("equal", 0, kept, 0, kept)] if kept else []
+        if kept < len(before):
+            matcher = SequenceMatcher(None, before[kept:], hashes[kept:], autojunk=False)
+            blocks += [(op, i + kept, j + kept, a + kept, b + kept) for op, i, j, a, b in matcher.get_opcodes()]
+        elif kept < len(hashes):
+            blocks.append(("insert", kept, kept, kept, len(hashes)))
+        free = self._free(before, blocks)
+        for op, i, j, a, b in blocks:
+            if op == "equal":
+                yield ContextEdit(op=EditOp.KEEP, count=j - i)
+                continue
+            if j > i:
+                yield ContextEdit(op=EditOp.DROP, count=j - i)
+            if b > a:
+                yield ContextEdit(op=EditOp.ADD, seqs=tuple(free[seen].pop(0) for seen in hashes[a:b]))
+
+    def _free(
+        self, before: Sequence[bytes], blocks: Sequence[tuple[str, int, int, int, int]]
+    ) -> dict[bytes, list[int]]:
+        """The events of each message that no kept part of the context stands for."""
+        used = {self._context[n][1] for op, i, j, _, _ in blocks if op == "equal" for n in range(i, j)}
+        return _Free(self._events, used)
+
+    def _seqs(self, hashes: Sequence[bytes], edits: Sequence[ContextEdit]) -> list[int]:
+        out: list[int] = []
+        cursor = 0
+        for edit in edits:
+            if edit.op is EditOp.ADD:
+                out += edit.seqs
+                continue
+            if edit.op is EditOp.KEEP:
+                out += [seq for _, seq in self._context[cursor : cursor + edit.count]]
+            cursor += edit.count
+        return out
+
+
+class _Free(dict[bytes, list[int]]):
+    """Looks a message up when it is asked for: a context is not walked for what it keeps."""
+
+    def __init__(self, events: Mapping[bytes, list[int]], used: set[int]) -> None:
+        super().__init__()
+        self._events = events
+        self._used = used
+
+    def __missing__(self, seen: bytes) -> list[int]:
+        self[seen] = [seq for seq in self._events[seen] if seq not in self._used]
+        return self[seen]
+
+
+def _common_prefix(left: Sequence[bytes], right: Sequence[bytes]) -> int:
+    for position, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return position
+    return min(len(left), len(right))
+
+
+class Reading:
+    """Reads the messages that a program gives, each distinct one once: it gives all of them at every turn."""
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, tuple[dict[str, Any], bytes]] = {}
+
+    def read(self, messages: Sequence[Message]) -> tuple[tuple[dict[str, Any], ...], list[bytes]]:
+        """(the messages as JSON has them, their hashes). Raises InvalidEvent for one that is no object with a role."""
+        both = [self._one(position, message) for position, message in enumerate(messages)]
+        return tuple(plain for plain, _ in both), [seen for _, seen in both]
+
+    def _one(self, position: int, message: Message) -> tuple[dict[str, Any], bytes]:
+        try:
+            data = orjson.dumps(message)
+        except TypeError as error:
+            raise InvalidEvent(
+                f"message {position} of the context is not JSON: {error}", hint="give plain dicts"
+            ) from error
+        found = self._read.get(data)
+        if found is None:
+            plain = orjson.loads(data)
+            if not isinstance(plain, dict) or not isinstance(plain.get("role"), str) or not plain["role"]:
+                raise InvalidEvent(
+                    f"message {position} of the context has no role", hint='{"role": ..., "content": ...}'
+                )
+            found = self._read[data] = (plain, seen_hash(plain))
+        return found
+
+
+def seen_hash(message: Message) -> bytes:
+    """The hash of a message as the model sees it."""
+    return message_hash(
+        message["role"],
+        message.get("content"),
+        message.get("tool_calls"),
+        message.get("tool_call_id"),
+        message.get("name"),
+    )
+
+
+def heard(message: Message) -> Heard:
+    """The event's view of a message that is neither a reply nor a result."""
+    role = _ROLES.get(message["role"], Role.AGENT)
+    content = content_of(message.get("content"))
+    plain = spoken_message(role, message.get("content"))
+    return Heard(message["role"], role, content.text, content.media_type, shape_of(plain, message))

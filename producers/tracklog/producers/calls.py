@@ -1,0 +1,210 @@
+"""The tool calls of a session: authorization, intent, effect, result (DESIGN §8, rule 11).
+
+Authorized     the policy's ruling; a tool that is not there or arguments that do not fit are refused by it
+ToolIntent     appended and read back as accepted; only then, and before its deadline, the tool is called
+ToolResult     what became of it, after it was settled when nobody knew
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tracklog.producers.cursor import Recorded, describe
+from tracklog.producers.divergence import Divergence
+from tracklog.producers.policy import Decision, deny
+from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.settle import Outcome, Settling, Standing
+from tracklog.producers.setup import Setup
+from tracklog.producers.tool_run import Ran, check_arguments, no_such_tool
+from tracklog.producers.tools import Tool
+from tracklog.schemas import events as ev
+from tracklog.schemas.errors import SessionMisused
+from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.values import Effect, Place, ResultStatus, Ruling, Settled, ToolCall
+
+__all__ = ["Calls", "Result"]
+
+UNFIT: Final = "unfit"
+"""Starts the rule of a ruling that no policy made: the call could not have been made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a call. `message` goes into the next context."""
+
+    call_id: str
+    status: ResultStatus
+    output: str
+
+    @property
+    def message(self) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": self.call_id, "content": self.output}
+
+
+class Calls:
+    """Of one session: those proposed by the model so far, and how to make them."""
+
+    def __init__(self, setup: Setup, record: Record, settling: Settling) -> None:
+        self._setup = setup
+        self._record = record
+        self._settling = settling
+        self._proposed: dict[str, ToolCall] = {}
+        self._rulings: dict[str, ev.Authorized] = {}
+        for tool in setup.tools:
+            settling.check(tool)
+
+    def propose(self, calls: Iterable[ToolCall]) -> None:
+        """Takes in the calls of a reply."""
+        self._proposed.update((call.call_id, call) for call in calls)
+
+    def unique(self, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+        """The calls of a new reply under ids that no earlier call of the trajectory has."""
+        taken, out = set(self._proposed), []
+        for call in calls:
+            call_id, number = call.call_id, 1
+            while call_id in taken:
+                number += 1
+                call_id = f"{call.call_id}~{number}"
+            taken.add(call_id)
+            out.append(call.model_copy(update={"call_id": call_id}))
+        return tuple(out)
+
+    async def authorize(self, call: ToolCall) -> bool:
+        """Whether the call may be made; the ruling is recorded once."""
+        self._check_proposed(call)
+        if call.call_id not in self._rulings:
+            self._rulings[call.call_id] = await self._rule(call)
+        return self._rulings[call.call_id].ruling is Ruling.ALLOW
+
+    async def make(self, call: ToolCall) -> tuple[Result, int]:
+        """(what became of the call, seq of its result)."""
+        allowed = await self.authorize(call)
+        if not allowed:
+            return await self._refused(call, self._rulings[call.call_id].rule)
+        asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
+        intent = self._record.of_call(ev.ToolIntent, call.call_id, asked)
+        if intent is None:
+            return await self._live(call, asked)
+        same = hashlib.sha256(call.arguments.encode("utf-8", "replace")).digest() == intent.body.arguments.hash
+        if intent.body.tool != call.tool or not same:
+            raise self._record.cursor.broken(Divergence(intent.turn, intent.seq, describe(intent.body), asked))
+        result = self._record.of_call(ev.ToolResult, call.call_id, f"the result of {asked}")
+        if result is None:
+            self._record.check_live(f"the result of {asked}")
+            raise SessionMisused(f"call {call.call_id!r} was intended and not settled", hint="open the session again")
+        return _given(result)
+
+    async def _rule(self, call: ToolCall) -> ev.Authorized:
+        asked = f"an authorization of call {call.call_id!r}"
+        decision = self._decide(call)
+        ruling = Ruling.ALLOW if decision.allowed else Ruling.DENY
+        found = self._record.of_call(ev.Authorized, call.call_id, asked)
+        if found is not None:
+            if found.body.ruling is not ruling:
+                asked = f"{ruling.value} for call {call.call_id!r}: {decision.rule}"
+                raise self._record.cursor.broken(Divergence(found.turn, found.seq, describe(found.body), asked))
+            return found.body
+        self._record.check_live(asked)
+        body = ev.Authorized(
+            call_id=call.call_id,
+            ruling=ruling,
+            policy_version=self._setup.policy.version,
+            rule=decision.rule[:TEXT_FIELD_CHARS_MAX],
+        )
+        await self._record.write(body)
+        return body
+
+    def _decide(self, call: ToolCall) -> Decision:
+        tool = self._setup.tools.get(call.tool)
+        if tool is None:
+            return deny(f"{UNFIT}: {no_such_tool(call.tool, self._setup.tools).output}")
+        arguments = check_arguments(tool, call.arguments)
+        if isinstance(arguments, str):
+            return deny(f"{UNFIT}: {arguments}")
+        return self._setup.policy.decide(call, tool)
+
+    async def _refused(self, call: ToolCall, rule: str) -> tuple[Result, int]:
+        asked = f"the refusal of call {call.call_id!r}"
+        found = self._record.of_call(ev.ToolResult, call.call_id, asked)
+        if found is not None:
+            return _given(found)
+        self._record.check_live(asked)
+        unfit = rule.startswith(UNFIT)
+        text = rule.removeprefix(f"{UNFIT}: ") if unfit else f"refused: {rule}"
+        return await self._close(
+            call, Outcome(Ran(ResultStatus.ERROR if unfit else ResultStatus.DENIED, text), Settled.DIRECT), 0
+        )
+
+    async def _live(self, call: ToolCall, asked: str) -> tuple[Result, int]:
+        """Intent, read-back, effect, result."""
+        tool = self._setup.tools.get(call.tool)
+        if tool is None:
+            raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
+        self._record.check_live(asked)
+        intended_us = self._setup.clock.now_us()
+        intent = await self._intent(call, tool)
+        seq = await self._record.write(intent)
+        await self._record.pen.confirm(seq)
+        standing = Standing(intent, call.arguments, seq, self._record.turn, appended_us=intended_us)
+        outcome = await self._settling.first(tool, standing)
+        return await self._close(call, outcome, standing.attempts)
+
+    async def _intent(self, call: ToolCall, tool: Tool) -> ev.ToolIntent:
+        return ev.ToolIntent(
+            call_id=call.call_id,
+            tool=tool.name,
+            tool_version=tool.version,
+            arguments=await self._record.body(call.arguments, JSON),
+            effect=tool.effect,
+            idempotency_key=self._setup.entropy.nonce().hex(),
+            key_ttl_ms=_ttl_ms(tool),
+            not_after=self._settling.not_after(tool),
+            place=Place.INLINE,
+        )
+
+    async def _close(self, call: ToolCall, outcome: Outcome, attempts: int) -> tuple[Result, int]:
+        body = await result_body(self._record, call.call_id, outcome, attempts)
+        seq = await self._record.write(body)
+        return Result(call.call_id, body.status, body.output.text), seq
+
+    def _check_proposed(self, call: ToolCall) -> None:
+        """A call is made as the model proposed it: with its own arguments, nobody else's."""
+        proposed = self._proposed.get(call.call_id)
+        if proposed == call:
+            return
+        asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
+        if proposed is None:
+            recorded = f"no call {call.call_id!r} in any reply"
+        else:
+            recorded = f"call {call.call_id!r} of {proposed.tool} with {proposed.arguments!r}, as the model proposed it"
+        expected = self._record.cursor.next_open()
+        if expected is not None:
+            raise self._record.cursor.broken(Divergence(expected.turn, expected.seq, recorded, asked))
+        raise SessionMisused(f"asked for is {asked}; there is {recorded}", hint="pass on a call of the reply as it is")
+
+
+async def result_body(record: Record, call_id: str, outcome: Outcome, attempts: int) -> ev.ToolResult:
+    """The event of an outcome."""
+    return ev.ToolResult(
+        call_id=call_id,
+        status=outcome.ran.status,
+        output=await record.body(outcome.ran.output, TEXT),
+        settled=outcome.settled,
+        duration_ms=outcome.ran.duration_ms,
+        attempts=attempts,
+    )
+
+
+def _given(found: Recorded[ev.ToolResult]) -> tuple[Result, int]:
+    body = found.body
+    return Result(body.call_id, body.status, body.output.text), found.seq
+
+
+def _ttl_ms(tool: Tool) -> int | None:
+    """How long the tool remembers the key; rounded down, as no later time is sure."""
+    if tool.effect is not Effect.IDEMPOTENT or tool.key_ttl_s is None:
+        return None
+    return int(tool.key_ttl_s * 1000)

@@ -1,0 +1,209 @@
+"""The cursor: from recorded events to answers (DESIGN §7). Pure.
+
+What a program asks for is matched with what is recorded, never by position alone:
+
+    calls (Authorized, ToolIntent, ToolResult)   by call id: they may run side by side, in any order
+    steps and readings (Observed)                by kind, name and occurrence
+    everything else                              in order: the next one must be of the kind asked for
+
+Each recorded event names the event that its program had seen last when it asked (`causes`). So an answer is
+given only when that one was given before it: steps in another order are found, calls side by side are not
+mistaken for it. What ran side by side is over before the next event of the third kind.
+
+An answer of None means: nothing is recorded, and rightly so; the program goes on live. Anything that does not
+fit raises Diverged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
+from tracklog.schemas.values import ObservedKind
+
+__all__ = ["Cursor", "Recorded", "describe"]
+
+B = TypeVar("B", bound=ev.EventBody)
+
+ASIDE: Final = (
+    ev.OwnershipClaimed,
+    ev.OwnershipReleased,
+    ev.Annotated,
+    ev.InboxRefused,
+    ev.InDoubt,
+    ev.Escalated,
+)
+"""Written about a program's work, not asked for by it."""
+OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
+
+
+class Recorded(NamedTuple, Generic[B]):
+    """An accepted event as the cursor knows it. `cause` is the seq of what its program had seen last."""
+
+    seq: int
+    turn: int
+    cause: int | None
+    body: B
+
+
+Open = Recorded[ev.EventBody]
+
+
+class Cursor:
+    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.end = -1
+        """Seq of the last recorded event; what has a higher one is live."""
+        self.turn = 0
+        """Turn of the last event given out."""
+        self._broken: Diverged | None = None
+        self._open: dict[int, Open] = {}
+        self._seqs: deque[int] = deque()
+        self._ordered: deque[Open] = deque()
+        self._keyed: dict[tuple[str, ...], Open] = {}
+        for event in events:
+            self._keep(event)
+
+    @property
+    def done(self) -> bool:
+        """True when everything recorded was given out."""
+        return not self._open
+
+    @property
+    def left(self) -> int:
+        """How many recorded events were not given out."""
+        return len(self._open)
+
+    def ordered(self, kind: type[B], asked: str, after: int | None) -> Recorded[B] | None:
+        """The next event in order. `after` is the seq of the event that the program saw last, None for none."""
+        self.check_sound()
+        if not self._ordered:
+            if self._open:
+                raise self.diverged(self._first(), asked)
+            return None
+        found = self._ordered[0]
+        left_out = self._first()
+        if left_out.seq < found.seq or not isinstance(found.body, kind):
+            raise self.diverged(left_out, asked)
+        self._give(found, asked, after)
+        self._ordered.popleft()
+        return _typed(found, found.body)
+
+    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None) -> Recorded[B] | None:
+        """What is recorded of a call."""
+        return self._by_key(kind, (kind.__name__, call_id), asked, after)
+
+    def observed(
+        self, kind: ObservedKind, name: str, occurrence: int, asked: str, after: int | None
+    ) -> Recorded[ev.Observed] | None:
+        """What a step or a reading gave."""
+        return self._by_key(ev.Observed, (ev.Observed.__name__, kind.value, name, str(occurrence)), asked, after)
+
+    def check_all_given(self, asked: str) -> None:
+        """Raises Diverged when something recorded was never asked for."""
+        self.check_sound()
+        if self._open:
+            raise self.diverged(self._first(), asked)
+
+    def diverged(self, found: Open, asked: str) -> Diverged:
+        """The error for a recorded event that is not what was asked for. Nothing more is given out after it."""
+        return self.broken(Divergence(found.turn, found.seq, describe(found.body), asked))
+
+    def broken(self, divergence: Divergence) -> Diverged:
+        """The same in other words; the first one stands, also when the program goes on regardless."""
+        if self._broken is None:
+            self._broken = Diverged(divergence)
+        return self._broken
+
+    def check_sound(self) -> None:
+        """Raises the divergence that was found before."""
+        if self._broken is not None:
+            raise self._broken
+
+    def next_open(self) -> Open | None:
+        """The first recorded event that was not given out, None past the end."""
+        return self._first() if self._open else None
+
+    def _by_key(self, kind: type[B], key: tuple[str, ...], asked: str, after: int | None) -> Recorded[B] | None:
+        self.check_sound()
+        found = self._keyed.get(key)
+        if found is None:
+            if self._ordered:  # what ran side by side was over before this, so it would be recorded
+                raise self.diverged(self._first(), asked)
+            return None
+        if not isinstance(found.body, kind):
+            raise self.diverged(found, asked)
+        if self._ordered and self._ordered[0].seq < found.seq:
+            raise self.diverged(self._first(), asked)
+        self._give(found, asked, after)
+        del self._keyed[key]
+        return _typed(found, found.body)
+
+    def _give(self, found: Open, asked: str, after: int | None) -> None:
+        if found.cause in self._open:
+            raise self.diverged(self._open[found.cause], asked)
+        if after is not None and after > self.end:
+            raise self.diverged(found, f"{asked}, after something that is not recorded")
+        del self._open[found.seq]
+        self.turn = max(self.turn, found.turn)
+
+    def _keep(self, event: Event) -> None:
+        envelope, body = event.envelope, event.body
+        self.end = max(self.end, envelope.seq)
+        if body is None or isinstance(body, ASIDE):
+            return
+        own = [ref.seq for ref in envelope.causes if ref.trajectory_id == envelope.trajectory_id]
+        kept = Recorded(envelope.seq, envelope.turn, max(own, default=None), body)
+        self._open[kept.seq] = kept
+        self._seqs.append(kept.seq)
+        key = _key(body)
+        if key is None:
+            self._ordered.append(kept)
+        else:
+            self._keyed[key] = kept
+
+    def _first(self) -> Open:
+        while self._seqs[0] not in self._open:
+            self._seqs.popleft()
+        return self._open[self._seqs[0]]
+
+
+def _typed(found: Open, body: B) -> Recorded[B]:
+    return Recorded(found.seq, found.turn, found.cause, body)
+
+
+def _key(body: ev.EventBody) -> tuple[str, ...] | None:
+    if isinstance(body, ev.Observed):
+        return (type(body).__name__, body.kind.value, body.name, str(body.occurrence))
+    if isinstance(body, OF_CALLS):
+        return (type(body).__name__, body.call_id)
+    return None
+
+
+def describe(body: ev.EventBody) -> str:
+    """An event in words, for reports."""
+    name = type(body).__name__
+    if isinstance(body, ev.Observed):
+        return f"{body.kind.value} {body.name!r}, occurrence {body.occurrence}"
+    if isinstance(body, ev.Authorized):
+        return f"{body.ruling.value} for call {body.call_id!r}"
+    if isinstance(body, ev.ToolIntent):
+        return f"call {body.call_id!r} of {body.tool} with {_cut(body.arguments.text)}"
+    if isinstance(body, ev.ToolResult):
+        return f"the result of call {body.call_id!r}: {body.status.value} {_cut(body.output.text)}"
+    if isinstance(body, ev.ContextBuilt):
+        return f"a context of {body.messages} messages with hash {body.context_hash.hex()[:16]}"
+    if isinstance(body, ev.MessageReceived):
+        return f"a message from {body.peer}: {_cut(body.message.text)}"
+    if isinstance(body, ev.ModelReplied):
+        return f"a model call, answered with {_cut(body.reply.text)}"
+    return name
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 200 else f"{text[:200]}...")

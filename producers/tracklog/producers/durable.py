@@ -1,0 +1,228 @@
+"""Making a program durable: open a session, run, leave; after a crash do the same again (DESIGN §7).
+
+    async with durable(producer, "trip-1", log=log, setup=Setup(agent="traveller", task="book a trip", ...)) as session:
+        ...
+
+Opening claims the trajectory, which fences whoever had it; reads its record; and settles every call that may have
+happened and has no outcome. Leaving well releases it. Leaving with an error leaves it resumable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tracklog.infra.log.port import Log
+from tracklog.producers.calls import Calls, result_body
+from tracklog.producers.cursor import Cursor
+from tracklog.producers.history import Accepted, read_history
+from tracklog.producers.pen import EndedPen, Pen, WriterPen
+from tracklog.producers.producer import EventProducer
+from tracklog.producers.record import TEXT, Record
+from tracklog.producers.session import Session
+from tracklog.producers.settle import Settling, Standing
+from tracklog.producers.setup import Setup
+from tracklog.schemas import events as ev
+from tracklog.schemas.errors import (
+    Fenced,
+    InvalidEvent,
+    SessionError,
+    SessionMisused,
+    TracklogError,
+    UnknownSchema,
+)
+from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.state import Call, State
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Body, Driver, Place, ResultStatus, Settled
+
+__all__ = ["answer_call", "durable"]
+
+OWNER: Final = "library"
+
+
+@asynccontextmanager
+async def durable(
+    producer: EventProducer,
+    trajectory_id: str,
+    *,
+    log: Log,
+    setup: Setup,
+    topics: Topics | None = None,
+    owner: str = OWNER,
+    tenant: str | None = None,
+) -> AsyncIterator[Session]:
+    """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
+
+    Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
+    InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
+    and Diverged when the task or the agent is another one.
+    """
+    topic = (topics if topics is not None else Topics()).events
+    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
+    _check_driver(state, setup.driver)
+    if state.ended:
+        _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
+        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id))
+        await session.start()
+        try:
+            yield session
+        finally:
+            session.close()
+            producer.forget(trajectory_id)
+        return
+    writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
+    pen = WriterPen(writer)
+    try:
+        history = await _record_up_to(log, topic, writer.state)
+        if writer.state.open_intents:
+            await _settle_all(setup, trajectory_id, pen, history, writer.state)
+            history = await _record_up_to(log, topic, await writer.confirm())
+        session, record = _session(setup, trajectory_id, history, pen)
+        await session.start()
+        try:
+            yield session
+            _check_finished(record)
+        finally:
+            session.close()
+    except Exception as error:
+        await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
+        raise
+    await pen.release()
+
+
+async def answer_call(
+    producer: EventProducer,
+    trajectory_id: str,
+    call_id: str,
+    *,
+    person: str,
+    happened: bool,
+    output: str,
+    driver: Driver = Driver.LIBRARY,
+) -> None:
+    """A person's word on a call that was escalated: the session can be opened again after it.
+
+    `output` is what the model is given as the call's result. `person` is recorded as who claimed the trajectory.
+    Raises InvalidEvent for a call that nobody asked about. Whoever has the trajectory loses it.
+    """
+    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
+    _check_driver(state, driver)
+    writer = await producer.claim(trajectory_id, owner=person, driver=driver, reason=f"answers call {call_id}")
+    call = writer.state.calls.get(call_id)
+    if call is None or call.status is not CallStatus.ESCALATED:
+        await writer.release("nothing to answer")
+        stands = "not open" if call is None else call.status.value
+        raise InvalidEvent(
+            f"call {call_id!r} of trajectory {trajectory_id!r} is {stands}; nobody was asked about it",
+            hint="open its session: that settles what can be settled, and says which call a person must look at",
+        )
+    status = ResultStatus.OK if happened else ResultStatus.EXPIRED
+    pen = WriterPen(writer)
+    body = ev.ToolResult(
+        call_id=call_id, status=status, output=Body.of(output, TEXT), settled=Settled.PERSON, attempts=0
+    )
+    await pen.append(body, turn=call.turn, cause=call.seq)
+    await pen.release("answered")
+
+
+def _check_driver(state: State, driver: Driver) -> None:
+    if state.task is not None and state.task.driver is not driver:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} is driven by {state.task.driver.value!r}, not by {driver.value!r}",
+            hint="only what started a trajectory goes on with it",
+        )
+
+
+async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
+    """The accepted events up to this state's head. Raises SessionMisused when the log is not the producer's."""
+    _, accepted = await asyncio.to_thread(read_history, log, topic, state.trajectory_id)
+    mine = [one for one in accepted if one[0].envelope.seq <= state.head.seq]
+    if not mine or mine[-1][0].hash != state.head.hash:
+        raise SessionMisused(
+            f"the log {log.url} does not hold the record of {state.trajectory_id!r} that the producer knows",
+            hint="give durable() the log and the topics of its producer",
+        )
+    return mine
+
+
+def _session(setup: Setup, trajectory_id: str, history: Sequence[Accepted], pen: Pen) -> tuple[Session, Record]:
+    unknown = [event for event, _ in history if event.body is None]
+    if unknown:
+        raise UnknownSchema(
+            f"event {unknown[0].envelope.seq} of {trajectory_id!r} is a {unknown[0].name} of a version not known here",
+            hint="go on with a Tracklog that knows it",
+        )
+    cursor = Cursor(event for event, _ in history)
+    record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    return Session(setup, record, Calls(setup, record, _settling(setup, trajectory_id, pen))), record
+
+
+def _settling(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
+    return Settling(
+        pen,
+        trajectory_id,
+        setup.tools,
+        clock=setup.clock,
+        timing=setup.timing,
+        output_bytes_max=setup.output_bytes_max,
+    )
+
+
+async def _settle_all(
+    setup: Setup, trajectory_id: str, pen: WriterPen, history: Sequence[Accepted], state: State
+) -> None:
+    """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
+    settling = _settling(setup, trajectory_id, pen)
+    record = Record(trajectory_id, Cursor(()), pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    held: list[SessionError] = []
+    for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
+        standing = await _standing(record, call_id, call, history)
+        if standing is None:
+            continue
+        try:
+            outcome = await settling.settle(standing)
+        except SessionError as error:
+            held.append(error)
+            continue
+        body = await result_body(record, call_id, outcome, standing.attempts)
+        await pen.append(body, turn=call.turn, cause=call.seq)
+    if held:
+        raise held[0]
+
+
+async def _standing(record: Record, call_id: str, call: Call, history: Sequence[Accepted]) -> Standing | None:
+    """The open call as its intent says; None for one that is nobody's to run."""
+    if call.place is not Place.INLINE:
+        return None
+    event, position = next(one for one in history if one[0].envelope.seq == call.seq)
+    intent = event.body
+    assert isinstance(intent, ev.ToolIntent)
+    return Standing(
+        intent,
+        await record.whole(intent.arguments),
+        call.seq,
+        call.turn,
+        appended_us=position.timestamp_ms * 1000,
+        in_doubt=call.status is not CallStatus.INTENDED,
+        asked=call.status is CallStatus.ESCALATED,
+        attempts=1,
+    )
+
+
+def _check_finished(record: Record) -> None:
+    """A program that leaves well before its record does has left something out."""
+    record.cursor.check_all_given("the end of the program")
+
+
+async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:
+    """Releases, when the trajectory is still this process's to release; the error is what is told."""
+    if isinstance(error, Fenced):
+        return
+    try:
+        await pen.release(reason)
+    except TracklogError as also:
+        error.add_note(f"the trajectory could not be released: {also}")

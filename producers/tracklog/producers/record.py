@@ -1,0 +1,99 @@
+"""The record of one trajectory as a session has it: the cursor over what is there, the pen for what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from tracklog.infra.blobs import BlobStore
+from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.cursor import Cursor, Recorded
+from tracklog.producers.pen import Pen
+from tracklog.producers.strand import Strand
+from tracklog.schemas import events as ev
+from tracklog.schemas.values import BlobRef, Body, ObservedKind
+
+__all__ = ["JSON", "TEXT", "Record"]
+
+TEXT: Final = "text/plain"
+JSON: Final = "application/json"
+INLINE_WORK_CHARS_MAX: Final = 16 * 1024
+"""Texts above this are hashed and stored beside the event loop."""
+
+B = TypeVar("B", bound=ev.EventBody)
+Check = Callable[[B, B], str]
+"""(recorded, asked for) -> what is not as it was, "" for nothing."""
+
+
+class Record:
+    """Answers from the cursor while there is an answer; what is written goes to the pen."""
+
+    def __init__(
+        self, trajectory_id: str, cursor: Cursor, pen: Pen, blobs: BlobStore, *, body_inline_bytes_max: int
+    ) -> None:
+        self.trajectory_id: Final = trajectory_id
+        self.cursor: Final = cursor
+        self.pen: Final = pen
+        self.strand: Final = Strand()
+        self.turn = 0
+        self._blobs = blobs
+        self._limit = body_inline_bytes_max
+
+    def next_ordered(self, kind: type[B], asked: str) -> Recorded[B] | None:
+        """The next recorded event, None past the end."""
+        return self._saw(self.cursor.ordered(kind, asked, self.strand.last))
+
+    async def ordered(self, body: B, asked: str, *, check: Check[B], ext: Mapping[str, str] | None = None) -> int:
+        """The seq of this event: recorded as it was, or written now. Raises Diverged when `check` finds something."""
+        expected = self.cursor.next_open()
+        found = self.next_ordered(type(body), asked)
+        if found is None:
+            return await self.write(body, ext=ext)
+        changed = check(found.body, body)
+        if changed and expected is not None:
+            raise self.cursor.diverged(expected, f"{asked} (another {changed})")
+        return found.seq
+
+    def of_call(self, kind: type[B], call_id: str, asked: str) -> Recorded[B] | None:
+        """What is recorded of a call."""
+        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last))
+
+    def observed(self, kind: ObservedKind, name: str, occurrence: int, asked: str) -> Recorded[ev.Observed] | None:
+        """What a step or a reading gave."""
+        return self._saw(self.cursor.observed(kind, name, occurrence, asked, self.strand.last))
+
+    def check_live(self, asked: str) -> None:
+        """Before something is done that is not recorded. Raises what the pen raises when nothing may be."""
+        self.cursor.check_sound()
+        self.pen.check_live(asked)
+
+    async def write(self, body: ev.EventBody, *, ext: Mapping[str, str] | None = None) -> int:
+        """Appends an event that follows from what this task saw last; it is under way when this returns."""
+        seq = await self.pen.append(body, turn=self.turn, cause=self.strand.last, ext=ext)
+        self.strand.saw(seq)
+        return seq
+
+    async def body(self, text: str, media_type: str) -> Body:
+        """The body for a text, stored when it is long. What has no UTF-8 form is replaced."""
+        clean = text.encode("utf-8", "replace").decode() if not text.isascii() else text
+        if len(clean) <= INLINE_WORK_CHARS_MAX:
+            return body_of(clean, self._blobs, self._limit, media_type)
+        return await asyncio.to_thread(body_of, clean, self._blobs, self._limit, media_type)
+
+    async def whole(self, body: Body) -> str:
+        """All of a body's text."""
+        return body.text if body.whole else await asyncio.to_thread(whole_text, body, self._blobs)
+
+    async def blob(self, text: str, media_type: str) -> BlobRef:
+        """A text that is always in the blob store: prompts, tool schemas."""
+        data = text.encode()
+        if not self.cursor.next_open():
+            await asyncio.to_thread(self._blobs.put, data, media_type=media_type)
+        return BlobRef(hash=hashlib.sha256(data).digest(), size_bytes=len(data), media_type=media_type)
+
+    def _saw(self, found: Recorded[B] | None) -> Recorded[B] | None:
+        if found is not None:
+            self.strand.saw(found.seq)
+        return found

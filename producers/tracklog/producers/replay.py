@@ -1,0 +1,112 @@
+"""Strict replay: an agent over its record alone. No log, no model, no tool: what is not recorded is a divergence."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from tracklog.producers.calls import Calls
+from tracklog.producers.cursor import Cursor
+from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.record import Record
+from tracklog.producers.session import Session
+from tracklog.producers.settle import Settling
+from tracklog.producers.setup import Setup
+from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
+from tracklog.schemas.errors import InvalidEvent
+
+__all__ = ["Report", "replay"]
+
+Program = Callable[[Session], Awaitable[object]]
+
+
+class Report(NamedTuple):
+    """What a replay found. `given`: recorded events that were given out. `ended`: the record has an end.
+
+    A record without an end is that of a run that was cut off: it is replayed as far as it goes.
+    """
+
+    trajectory_id: str
+    turns: int
+    given: int
+    ended: bool
+    divergence: Divergence | None
+
+    @property
+    def clean(self) -> bool:
+        return self.divergence is None
+
+
+async def replay(events: Iterable[Event], program: Program, *, setup: Setup) -> Report:
+    """Runs the program over the record; nothing is written and nothing is called.
+
+    Errors of the program itself pass through. Raises InvalidEvent for no events at all.
+    """
+    history = tuple(events)
+    if not history:
+        raise InvalidEvent("there is nothing to replay: no events", hint="is the trajectory id right?")
+    trajectory_id = history[0].envelope.trajectory_id
+    ended = any(isinstance(event.body, ev.TaskEnded) for event in history)
+    cursor = Cursor(history)
+    session, total = _session(setup, trajectory_id, cursor, ended), cursor.left
+    divergence = await _run(session, program, cursor)
+    return Report(trajectory_id, cursor.turn, total - cursor.left, ended, divergence)
+
+
+async def _run(session: Session, program: Program, cursor: Cursor) -> Divergence | None:
+    try:
+        await session.start()
+        await program(session)
+        cursor.check_all_given("the end of the program")
+    except Diverged as error:
+        return error.divergence
+    except _CutOff:
+        return None
+    finally:
+        session.close()
+    return None
+
+
+def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool) -> Session:
+    pen = _NoPen(cursor, ended)
+    record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    settling = Settling(
+        pen,
+        trajectory_id,
+        setup.tools,
+        clock=setup.clock,
+        timing=setup.timing,
+        output_bytes_max=setup.output_bytes_max,
+    )
+    return Session(setup, record, Calls(setup, record, settling))
+
+
+class _CutOff(Exception):
+    """The end of a record that has no end."""
+
+
+class _NoPen:
+    """Refuses to go live."""
+
+    epoch = 0
+
+    def __init__(self, cursor: Cursor, ended: bool) -> None:
+        self._cursor = cursor
+        self._ended = ended
+
+    def check_live(self, asked: str) -> None:
+        """Raises always: there is nothing live in a replay."""
+        if not self._ended:
+            raise _CutOff  # what ran beside it may be recorded still, and is given to who asks for it
+        self._cursor.check_all_given(asked)
+        raise self._cursor.broken(Divergence(self._cursor.turn, None, "nothing", asked))
+
+    async def append(
+        self, body: ev.EventBody, *, turn: int, cause: int | None, ext: Mapping[str, str] | None = None
+    ) -> int:
+        self.check_live(type(body).__name__)
+        raise AssertionError("a replay went live")
+
+    async def confirm(self, seq: int) -> None:
+        """Everything in the record is accepted."""

@@ -1,0 +1,306 @@
+"""A session: everything an agent does, answered from its record while there is one, live past its end (DESIGN §7).
+
+The program runs from its beginning each time; what it asks for is matched with what is recorded. So a program
+that was killed goes on where it was: no model is called again for a recorded reply, no effect happens again.
+Nothing may reach a decision but through the session: clock, randomness, files and other services are read with
+`now_us`, `random`, `uuid` and `step`.
+
+Calls and steps of one turn may run side by side. They are awaited before the next context, model call or end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, overload
+
+import orjson
+
+from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.calls import Calls, Result
+from tracklog.producers.cursor import describe
+from tracklog.producers.importers.shape import EXT_MESSAGE
+from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
+from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.setup import Setup
+from tracklog.schemas import events as ev
+from tracklog.schemas.context import context_hash
+from tracklog.schemas.errors import InvalidEvent, SessionMisused
+from tracklog.schemas.values import BlobRef, Body, Ending, ObservedKind, ToolCall
+
+__all__ = ["Reply", "Result", "Session"]
+
+RULE_VERSION: Final = "session/1"
+NONCE_BITS: Final = 53
+"""Of a nonce that make a float: as many as its mantissa has."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply. `message` goes into the next context; its calls have ids that are unique in the run."""
+
+    message: Mapping[str, Any]
+    tool_calls: tuple[ToolCall, ...]
+    stop_reason: str = ""
+
+    @property
+    def text(self) -> str:
+        content = self.message.get("content")
+        return content if isinstance(content, str) else ""
+
+
+class Session:
+    """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
+
+    def __init__(self, setup: Setup, record: Record, calls: Calls) -> None:
+        self._setup = setup
+        self._record = record
+        self._calls = calls
+        self._assembly = Assembly()
+        self._reading = Reading()
+        self._messages: tuple[Mapping[str, Any], ...] | None = None
+        self._tools_hash: bytes | None = None
+        self._replies = 0
+        self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
+
+    @property
+    def trajectory_id(self) -> str:
+        return self._record.trajectory_id
+
+    @property
+    def turn(self) -> int:
+        """The number of the last context; 0 before the first."""
+        return self._record.turn
+
+    @property
+    def live(self) -> bool:
+        """True when everything recorded was given out: what is asked for now happens."""
+        return self._record.cursor.done
+
+    async def start(self) -> None:
+        """Records what is to be done, by which versions of what. Called by whoever opens the session."""
+        setup = self._setup
+        prompt = None if setup.prompt is None else await self._record.blob(setup.prompt, TEXT)
+        tools = await self._record.blob(setup.tools.schemas_json(), JSON) if len(setup.tools) else None
+        body = ev.TaskStarted(
+            driver=setup.driver,
+            task=await self._record.body(setup.task, TEXT),
+            agent=setup.agent,
+            model=setup.model.name if setup.model is not None else "",
+            sampling=setup.sampling,
+            prompt_template=prompt,
+            tool_schemas=tools,
+            labels=setup.labels,
+            code_version=setup.code_version,
+        )
+        with self._record.strand.ordered("the start"):
+            seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+        self._tools_hash = None if tools is None else tools.hash
+        if setup.prompt is not None:
+            self._assembly.know(seen_hash({"role": "system", "content": setup.prompt}), seq)
+
+    async def build_context(self, messages: Sequence[Message]) -> None:
+        """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
+
+        A message that no event holds yet is recorded as said. Raises Diverged when the context is another one
+        than at this point of the record, InvalidEvent for what is no message.
+        """
+        plain, hashes = self._reading.read(messages)
+        with self._record.strand.ordered("a context"):
+            for position in self._assembly.new(hashes):
+                seq = await self._hear(plain[position])
+                self._assembly.know(hashes[position], seq)
+            body = ev.ContextBuilt(
+                edits=self._assembly.build(hashes),
+                context_hash=context_hash(hashes, RULE_VERSION, self._tools_hash),
+                messages=len(plain),
+                rule_version=RULE_VERSION,
+            )
+            self._record.turn += 1
+            await self._record.ordered(body, describe(body), check=_same_context)
+        self._messages = plain
+
+    async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
+        """The model's reply to the last context: the recorded one, or a new one. Raises ModelError, Diverged."""
+        messages, self._messages = self._messages, None
+        if messages is None:
+            raise SessionMisused("a model call without a context", hint="await session.build_context(messages) first")
+        with self._record.strand.ordered("a model call"):
+            found = self._record.next_ordered(ev.ModelReplied, "a model call")
+            body, seq = (found.body, found.seq) if found is not None else await self._ask(messages, on_token)
+        message = orjson.loads(await self._record.whole(body.reply))
+        self._replies += 1
+        self._calls.propose(body.tool_calls)
+        named = with_call_ids(message, body.tool_calls)
+        self._assembly.know(seen_hash(named), seq)
+        return Reply(named, body.tool_calls, body.stop_reason)
+
+    async def authorize(self, call: ToolCall) -> bool:
+        """Whether the policy allows a call of the last reply, recorded. `call_tool` asks by itself."""
+        with self._record.strand.beside("an authorization"):
+            return await self._calls.authorize(call)
+
+    async def call_tool(self, call: ToolCall) -> Result:
+        """Makes a call of the last reply: what became of it, for the model to see; whatever the tool does.
+
+        Raises PersonNeeded or StillInDoubt when nobody knows whether it happened, Diverged, Fenced.
+        """
+        with self._record.strand.beside("a call"):
+            result, seq = await self._calls.make(call)
+        self._assembly.know(seen_hash(result.message), seq)
+        return result
+
+    @overload
+    async def step(self, name: str, fn: Callable[[], Awaitable[T]]) -> T: ...
+
+    @overload
+    async def step(self, name: str, fn: Callable[[], T]) -> T: ...
+
+    async def step(self, name: str, fn: Callable[[], Any]) -> Any:
+        """Runs `fn` once and records what it returns (JSON); later the recorded value is given.
+
+        For readings, not for effects: a step that was killed before it was recorded runs again. What it raises
+        is not recorded.
+        """
+
+        async def run() -> str:
+            value = fn()
+            return _json(name, await value if inspect.isawaitable(value) else value)
+
+        return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
+
+    async def now_us(self) -> int:
+        """The time, in microseconds since 1970 UTC."""
+
+        async def run() -> str:
+            return str(self._setup.clock.now_us())
+
+        return int(await self._observe(ObservedKind.CLOCK, "now", run))
+
+    async def random(self) -> float:
+        """A number from 0 to below 1."""
+
+        async def run() -> str:
+            drawn = int.from_bytes(self._setup.entropy.nonce()[:8], "big") >> (64 - NONCE_BITS)
+            return repr(drawn / (1 << NONCE_BITS))
+
+        return float(await self._observe(ObservedKind.RANDOM, "random", run))
+
+    async def uuid(self) -> uuid.UUID:
+        """A random id."""
+
+        async def run() -> str:
+            return str(uuid.UUID(bytes=self._setup.entropy.nonce(), version=4))
+
+        return uuid.UUID(await self._observe(ObservedKind.ID, "uuid", run))
+
+    async def end(self, result: object = None, *, ending: Ending = Ending.COMPLETED, reason: str = "") -> None:
+        """Ends the trajectory for good; it has ended when this returns. `result` is JSON.
+
+        Raises InvalidEvent while a call has no outcome, Fenced, Diverged.
+        """
+        body = None if result is None else await self._record.body(_json("the result", result), JSON)
+        ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
+        with self._record.strand.ordered("the end"):
+            seq = await self._record.ordered(ended, "the end of the task", check=_same_end)
+            await self._record.pen.confirm(seq)
+
+    def close(self) -> None:
+        """Forgets the session in this task. Called by whoever opened it."""
+        self._record.strand.over()
+
+    async def _hear(self, message: Message) -> int:
+        said = heard(message)
+        body = ev.MessageReceived(
+            peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
+        )
+        ext = {EXT_MESSAGE: said.shape} if said.shape else {}
+        return await self._record.ordered(body, describe(body), check=_same_message, ext=ext)
+
+    async def _ask(
+        self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
+    ) -> tuple[ev.ModelReplied, int]:
+        model = self._setup.model
+        if model is None:
+            raise SessionMisused("this session has no model", hint="give model= when it is opened")
+        self._record.check_live("a model call")
+        request = ModelRequest(
+            messages, self._setup.tools.definitions, self._setup.sampling, replies_before=self._replies
+        )
+        body = await self._replied(await model.reply(request, on_token=on_token))
+        return body, await self._record.write(body)
+
+    async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
+        return ev.ModelReplied(
+            reply=await self._record.body(_json("the reply", answer.message), JSON),
+            tool_calls=self._calls.unique(answer.tool_calls),
+            stop_reason=answer.stop_reason,
+            usage=answer.usage,
+            cost_micro_usd=answer.cost_micro_usd,
+            model_served=answer.served,
+            sampling_seed=answer.seed,
+            duration_ms=answer.duration_ms,
+        )
+
+    async def _observe(self, kind: ObservedKind, name: str, run: Callable[[], Awaitable[str]]) -> str:
+        occurrence = self._occurrences[kind, name]
+        self._occurrences[kind, name] += 1
+        asked = f"{kind.value} {name!r}, occurrence {occurrence}"
+        with self._record.strand.beside(asked):
+            found = self._record.observed(kind, name, occurrence, asked)
+            if found is not None:
+                return await self._record.whole(found.body.value)
+            self._record.check_live(asked)
+            text = await run()
+            body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
+            await self._record.write(body)
+            return text
+
+
+def _json(name: str, value: object) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise InvalidEvent(
+            f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
+        ) from error
+
+
+def _same_start(recorded: ev.TaskStarted, asked: ev.TaskStarted) -> str:
+    """What of the start is not as it was, "" for nothing."""
+    pairs: Mapping[str, tuple[object, object]] = {
+        "task": (recorded.task.hash, asked.task.hash),
+        "agent": (recorded.agent, asked.agent),
+        "model": (recorded.model, asked.model),
+        "sampling": (dict(recorded.sampling), dict(asked.sampling)),
+        "prompt": (_hash(recorded.prompt_template), _hash(asked.prompt_template)),
+        "tools": (_hash(recorded.tool_schemas), _hash(asked.tool_schemas)),
+    }
+    return ", ".join(name for name, (was, now) in pairs.items() if was != now)
+
+
+def _hash(ref: BlobRef | None) -> bytes | None:
+    return None if ref is None else ref.hash
+
+
+def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
+    return "" if recorded.context_hash == asked.context_hash else "context"
+
+
+def _same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
+    same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
+    return "" if same else "message"
+
+
+def _same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:
+    was, now = _digest(recorded.result), _digest(asked.result)
+    return "" if (recorded.ending, was) == (asked.ending, now) else "result"
+
+
+def _digest(body: Body | None) -> bytes | None:
+    return None if body is None else body.hash

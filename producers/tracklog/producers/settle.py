@@ -1,0 +1,297 @@
+"""Settling: what becomes of a call that may have happened and has no outcome (DESIGN §8, rules 7 and 11).
+
+    class        ways, in order
+    readonly     run again
+    local        run again
+    idempotent   re-issue under the recorded key while it surely lives, else probe, else ask a person
+    probe        wait, probe, else ask a person
+    opaque       wait, ask a person
+
+*Wait* is until an effect has landed or never will: `not_after` of the intent and `grace_s`; for an idempotent call
+also until its key is surely forgotten (append time, `key_ttl`, `grace_s`). The claim is the arbiter: whoever
+settles owns the trajectory, and the result of anyone else is not accepted. The class that counts is the recorded one.
+
+`grace_s` must exceed the longest pause of a process, the tool's time-out and the difference of clocks together.
+A process that is frozen for longer, between its last look at the deadline and the send, is beyond what anyone
+but the tool can see: it is given deadline, epoch and attempt with every call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from tracklog.infra.clock import Clock
+from tracklog.producers.pen import Pen
+from tracklog.producers.tool_run import Ran, run_probe, run_tool
+from tracklog.producers.tools import CallContext, ProbeAnswer, Tool, ToolSet
+from tracklog.schemas import events as ev
+from tracklog.schemas.errors import InvalidTool, PersonNeeded, StillInDoubt, ToolExpired
+from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.values import Effect, ResultStatus, Settled
+
+__all__ = ["WAYS", "Outcome", "Settling", "Standing", "Timing", "Way", "due_us"]
+
+REISSUES_MAX: Final = 3
+"""Sends under one key by one owner, before it leaves the call to time."""
+PROBES_MAX: Final = 3
+WAIT_STEP_S: Final = 0.25
+"""Between two looks at the clock, which may be set ahead or back meanwhile."""
+A_PERSON: Final = "operator"
+_US: Final = 1_000_000
+
+
+class Way(StrEnum):
+    RERUN = "run again"
+    REISSUE = "re-issue under its key"
+    PROBE = "probe"
+    ASK = "ask a person"
+
+
+WAYS: Final[Mapping[Effect, tuple[Way, ...]]] = {
+    Effect.READONLY: (Way.RERUN,),
+    Effect.LOCAL: (Way.RERUN,),
+    Effect.IDEMPOTENT: (Way.REISSUE, Way.PROBE, Way.ASK),
+    Effect.PROBE: (Way.PROBE, Way.ASK),
+    Effect.OPAQUE: (Way.ASK,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. `start_within_s`: from the intent to the send. `settle_wait_s`: the longest wait for an outcome."""
+
+    start_within_s: float = 30.0
+    grace_s: float = 120.0
+    settle_wait_s: float = 900.0
+
+
+@dataclass(slots=True)
+class Standing:
+    """An intended call. `appended_us`: when the log took the intent, at the earliest. `asked`: a person was."""
+
+    intent: ev.ToolIntent
+    arguments: str
+    seq: int
+    turn: int
+    appended_us: int
+    in_doubt: bool = False
+    asked: bool = False
+    attempts: int = 0
+    tried: list[str] = field(default_factory=list)
+
+    @property
+    def key_ends_us(self) -> int | None:
+        """When the tool may forget the key; None for a call that rests on none."""
+        ttl_ms = self.intent.key_ttl_ms
+        if self.intent.effect is not Effect.IDEMPOTENT or ttl_ms is None:
+            return None
+        return self.appended_us + ttl_ms * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call, and how that came to be known."""
+
+    ran: Ran
+    settled: Settled
+
+
+def due_us(call: Standing, grace_us: int) -> int:
+    """From when on the effect is there or never will be."""
+    ends = (call.intent.not_after or 0, call.key_ends_us or 0)
+    return max(ends) + grace_us
+
+
+class Settling:
+    """Finds out what became of calls, for the owner of one trajectory."""
+
+    def __init__(
+        self, pen: Pen, trajectory_id: str, tools: ToolSet, *, clock: Clock, timing: Timing, output_bytes_max: int
+    ) -> None:
+        self._pen = pen
+        self._trajectory_id = trajectory_id
+        self._tools = tools
+        self._clock = clock
+        self._timing = timing
+        self._grace_us = round(timing.grace_s * _US)
+        self._output_bytes_max = output_bytes_max
+        self._opened_us = clock.now_us()
+        self._opened_s = clock.monotonic_s()
+
+    def _us_by_monotonic(self) -> int:
+        return self._opened_us + round((self._clock.monotonic_s() - self._opened_s) * _US)
+
+    def _latest_us(self) -> int:
+        """Now, for what may only be done before some time: a clock that was set back gives no time back."""
+        return max(self._clock.now_us(), self._us_by_monotonic())
+
+    def _earliest_us(self) -> int:
+        """Now, for what may only be done after some time: a clock that was set ahead cuts no wait short."""
+        return min(self._clock.now_us(), self._us_by_monotonic())
+
+    def not_after(self, tool: Tool) -> int:
+        """Until when a call that is intended now may be started."""
+        window_s = self._timing.start_within_s
+        if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None:
+            window_s = min(window_s, tool.key_ttl_s - self._timing.grace_s)
+        return self._latest_us() + round(window_s * _US)
+
+    def check(self, tool: Tool) -> None:
+        """Raises InvalidTool for a tool that these bounds cannot settle."""
+        if tool.effect is not Effect.READONLY and tool.timeout_s >= self._timing.grace_s:
+            raise InvalidTool(
+                f"tool {tool.name!r} may take {tool.timeout_s:g} s, the grace is {self._timing.grace_s:g} s",
+                hint="an effect that may land after the grace cannot be settled: raise grace_s above the time-out",
+            )
+        if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None and tool.key_ttl_s <= self._timing.grace_s:
+            raise InvalidTool(
+                f"tool {tool.name!r} remembers keys for {tool.key_ttl_s:g} s, the grace is {self._timing.grace_s:g} s",
+                hint="no send would surely find its key alive: declare it probe or opaque, or lower grace_s",
+            )
+
+    async def first(self, tool: Tool, call: Standing) -> Outcome:
+        """Performs a call whose intent was read back as accepted. Raises as `settle` does when it ends unknown."""
+        ran = await self._send(tool, call, call.intent.not_after or 0)
+        if ran.status is ResultStatus.EXPIRED:
+            return Outcome(ran, Settled.EXPIRED)
+        if ran.known or tool.effect in (Effect.READONLY, Effect.LOCAL):
+            return Outcome(ran, Settled.DIRECT)
+        call.tried.append(f"sent: {ran.status.value}")
+        return await self.settle(call)
+
+    async def settle(self, call: Standing) -> Outcome:
+        """Goes through the ways of the call's class. Raises PersonNeeded, StillInDoubt, InvalidTool."""
+        if call.asked:
+            raise self._person_needed(call)
+        for way in WAYS[call.intent.effect]:
+            outcome = await self._go(way, call)
+            if outcome is not None:
+                return outcome
+        raise self._person_needed(call)
+
+    async def _go(self, way: Way, call: Standing) -> Outcome | None:
+        if way is Way.RERUN:
+            return await self._rerun(call)
+        if way is Way.REISSUE:
+            return await self._reissue(call)
+        if way is Way.PROBE:
+            return await self._probe(call)
+        await self._ask(call)
+        return None
+
+    async def _rerun(self, call: Standing) -> Outcome:
+        tool = self._tool_of(call)
+        ran = await self._send(tool, call, self.not_after(tool))
+        return Outcome(ran, Settled.REISSUED)
+
+    async def _reissue(self, call: Standing) -> Outcome | None:
+        """Sends again while the key surely lives; each send looks at the time last [X17-X19]."""
+        tool, ends_us = self._tool_of(call), call.key_ends_us
+        assert ends_us is not None
+        for _ in range(REISSUES_MAX):
+            deadline_us = min(ends_us - self._grace_us, self._latest_us() + round(self._timing.start_within_s * _US))
+            ran = await self._send(tool, call, deadline_us)
+            if ran.status is ResultStatus.EXPIRED:
+                call.tried.append("its key may be forgotten: not sent again")
+                return None
+            if ran.known:
+                return Outcome(ran, Settled.REISSUED)
+            call.tried.append(f"sent again: {ran.status.value}")
+        return None
+
+    async def _probe(self, call: Standing) -> Outcome | None:
+        if call.intent.effect is Effect.IDEMPOTENT and not self._has_probe(call):
+            return None
+        tool = self._tool_of(call)
+        await self._wait(call)
+        for _ in range(PROBES_MAX):
+            context = self._context(call, call.intent.not_after or 0)
+            probed = await run_probe(tool, context, call.arguments, output_bytes_max=self._output_bytes_max)
+            if probed.answer is ProbeAnswer.HAPPENED:
+                return Outcome(Ran(ResultStatus.OK, probed.output), Settled.PROBED)
+            if probed.answer is ProbeAnswer.ABSENT:
+                return Outcome(Ran(ResultStatus.EXPIRED, "the call did not happen, and never will"), Settled.EXPIRED)
+            call.tried.append(f"probed: unknown {probed.output}".rstrip())
+        return None
+
+    async def _ask(self, call: Standing) -> None:
+        await self._wait(call)
+        tried = "; ".join(call.tried) or "an intent without an outcome"
+        body = ev.Escalated(call_id=call.intent.call_id, tried=tried[:TEXT_FIELD_CHARS_MAX], asked=A_PERSON)
+        seq = await self._pen.append(body, turn=call.turn, cause=call.seq)
+        await self._pen.confirm(seq)
+        call.asked = True
+
+    async def _wait(self, call: Standing) -> None:
+        """Until the effect is there or never will be. Raises StillInDoubt when that is too far away."""
+        until_us = due_us(call, self._grace_us)
+        left_us = until_us - self._earliest_us()
+        if left_us > self._timing.settle_wait_s * _US:
+            await self._leave(call, until_us)
+        while (left_us := until_us - self._earliest_us()) > 0:  # noqa: ASYNC110 - a clock announces nothing
+            await asyncio.sleep(min(left_us / _US, WAIT_STEP_S))
+
+    async def _leave(self, call: Standing, until_us: int) -> None:
+        if not call.in_doubt:
+            tried = "; ".join(call.tried) or "an intent without an outcome"
+            body = ev.InDoubt(call_id=call.intent.call_id, tried=tried[:TEXT_FIELD_CHARS_MAX])
+            await self._pen.confirm(await self._pen.append(body, turn=call.turn, cause=call.seq))
+            call.in_doubt = True
+        raise StillInDoubt(
+            f"call {call.intent.call_id!r} of tool {call.intent.tool!r} in trajectory {self._trajectory_id!r} may "
+            f"have happened; that can be settled from {until_us} on (microseconds since 1970 UTC)",
+            hint="open the session again then, or raise settle_wait_s to wait for it",
+        )
+
+    async def _send(self, tool: Tool, call: Standing, deadline_us: int) -> Ran:
+        """The one place where a tool is set going; the deadline is looked at last, in the task that sends."""
+
+        async def timely(context: CallContext, arguments: Mapping[str, Any]) -> Any:
+            if self._latest_us() >= deadline_us:
+                raise ToolExpired(f"call {context.call_id!r} was not started: its deadline had passed")
+            return await tool.call(context, arguments)
+
+        call.attempts += 1
+        return await run_tool(
+            replace(tool, call=timely),
+            self._context(call, deadline_us),
+            call.arguments,
+            clock=self._clock,
+            output_bytes_max=self._output_bytes_max,
+        )
+
+    def _context(self, call: Standing, deadline_us: int) -> CallContext:
+        return CallContext(
+            trajectory_id=self._trajectory_id,
+            call_id=call.intent.call_id,
+            idempotency_key=call.intent.idempotency_key,
+            epoch=self._pen.epoch,
+            attempt=call.attempts,
+            deadline_us=deadline_us,
+        )
+
+    def _has_probe(self, call: Standing) -> bool:
+        tool = self._tools.get(call.intent.tool)
+        return tool is not None and tool.probe is not None
+
+    def _tool_of(self, call: Standing) -> Tool:
+        """The tool as it was intended. Raises InvalidTool for one that is gone or another one now."""
+        tool = self._tools.get(call.intent.tool)
+        if tool is not None and tool.version == call.intent.tool_version:
+            return tool
+        changed = "is not among the tools any more" if tool is None else "has another schema or effect now"
+        raise InvalidTool(
+            f"call {call.intent.call_id!r} may have happened, and tool {call.intent.tool!r} {changed}",
+            hint="open the session with the tool as it was, so that the call can be settled",
+        )
+
+    def _person_needed(self, call: Standing) -> PersonNeeded:
+        return PersonNeeded(
+            f"call {call.intent.call_id!r} of tool {call.intent.tool!r} in trajectory {self._trajectory_id!r} may have "
+            "happened, and nothing but a person can find out",
+            hint="look whether it happened, then say so with answer_call(...)",
+        )

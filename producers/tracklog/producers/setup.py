@@ -1,0 +1,40 @@
+"""What a session is opened with: the agent's parts, where bodies go, and the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tracklog.infra.blobs import BlobStore
+from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tracklog.producers.models import Model
+from tracklog.producers.policy import AllowAll, Policy
+from tracklog.producers.settle import Timing
+from tracklog.producers.tools import ToolSet
+from tracklog.schemas import limits
+from tracklog.schemas.values import Driver
+
+__all__ = ["Setup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """`task`, `agent`, `model`, `sampling`, `prompt` and `tools` are recorded at the start and must stay the same."""
+
+    agent: str
+    task: str
+    blobs: BlobStore
+    clock: Clock = field(default_factory=SystemClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    driver: Driver = Driver.LIBRARY
+    model: Model | None = None
+    tools: ToolSet = field(default_factory=ToolSet.of)
+    policy: Policy = field(default_factory=AllowAll)
+    prompt: str | None = None
+    sampling: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    code_version: str = ""
+    timing: Timing = field(default_factory=Timing)
+    body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
+    output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
+    """Of a call's result, as the model is given it."""

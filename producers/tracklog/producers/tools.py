@@ -1,0 +1,252 @@
+"""Tools: what an agent may do, and what doing it twice would mean.
+
+A tool states its effect class (DESIGN §8), and a session acts by it when nobody knows whether a call happened:
+
+    readonly     no effect                                              run again
+    local        changes the trajectory's own workspace only            performed again, in order
+    idempotent   honours the idempotency key for `key_ttl_s`            re-issued while the key surely lives
+    probe        a read tells whether it happened                       probed
+    opaque       none of these: what a tool is that declares nothing    a person is asked
+
+A tool is never run but through a session, which writes the intent first: calling one directly raises.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NoReturn, overload
+
+import orjson
+
+from tracklog.producers.tool_schema import check_schema, schema_problem
+from tracklog.producers.tool_signature import Signature
+from tracklog.schemas.errors import InvalidTool, ToolOutsideSession
+from tracklog.schemas.values import Effect
+
+__all__ = ["TIMEOUT_S", "CallContext", "ProbeAnswer", "Probed", "Tool", "ToolSet", "declared_effect", "tool"]
+
+TIMEOUT_S: Final = 60.0
+"""How long a call may take when its tool does not say."""
+VERSION_HEX: Final = 16
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every model endpoint takes as the name of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What every call is given beside its arguments.
+
+    `deadline_us` is in microseconds since 1970 UTC, `attempt` 1 is the first. A tool that keeps `idempotency_key`, or
+    refuses calls past the deadline or with a lower epoch or attempt than it has seen, closes the gaps that nobody
+    can close without its help.
+    """
+
+    trajectory_id: str
+    call_id: str
+    idempotency_key: str
+    epoch: int
+    attempt: int
+    deadline_us: int
+
+
+class ProbeAnswer(StrEnum):
+    HAPPENED = "happened"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What a probe found. `output`: what the call gave when it happened, else words for people."""
+
+    answer: ProbeAnswer
+    output: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError and TypeError, so that a probe that says something else has not answered."""
+        object.__setattr__(self, "answer", ProbeAnswer(self.answer))
+        if not isinstance(self.output, str):
+            raise TypeError("the output of a Probed is a text")
+
+
+Call = Callable[[CallContext, Mapping[str, Any]], Awaitable[Any]]
+Probe = Callable[[CallContext, Mapping[str, Any]], Awaitable[Probed]]
+Check = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """One tool. `schema` is the JSON schema of its arguments, an object.
+
+    `version` names what callers rely on: name, schema, effect. `key_ttl_s`: how long the tool remembers an
+    idempotency key. `check` says what does not fit in arguments, "" for nothing; without it `schema` is the check.
+    Raises InvalidTool for what cannot be kept to: a class without what settles it, a schema that is none.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    call: Call = field(repr=False)
+    effect: Effect = Effect.OPAQUE
+    timeout_s: float = TIMEOUT_S
+    key_ttl_s: float | None = None
+    probe: Probe | None = field(default=None, repr=False)
+    check: Check | None = field(default=None, repr=False)
+    version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise InvalidTool(f"{self.name!r} is no name for a tool", hint="1 to 64 of A-Z a-z 0-9 _ -")
+        object.__setattr__(self, "effect", declared_effect(self.name, self.effect))
+        _check_settling(self)
+        if self.check is None:
+            check_schema(self.name, self.schema)
+        object.__setattr__(self, "version", _version(self))
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Raises ToolOutsideSession: a call that is not recorded first could happen twice in silence."""
+        raise ToolOutsideSession(
+            f"tool {self.name!r} was called directly",
+            hint="call it through a session: await session.call_tool(...)",
+        )
+
+    def problem(self, arguments: Mapping[str, Any]) -> str:
+        """What does not fit in the arguments, "" for nothing."""
+        return self.check(arguments) if self.check is not None else schema_problem(self.schema, arguments)
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """As models are told of it, in the chat-completions form."""
+        function = {"name": self.name, "description": self.description, "parameters": self.schema}
+        return {"type": "function", "function": function}
+
+
+class ToolSet:
+    """The tools of an agent, by name."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = dict(sorted(tools.items()))
+
+    @classmethod
+    def of(cls, *tools: Tool) -> ToolSet:
+        """Raises InvalidTool when two have one name."""
+        by_name: dict[str, Tool] = {}
+        for one in tools:
+            if by_name.setdefault(one.name, one) is not one:
+                raise InvalidTool(f"two tools are called {one.name!r}", hint="give one of them another name=")
+        return cls(by_name)
+
+    def get(self, name: str) -> Tool | None:
+        """None for a tool that is not among them: models make names up."""
+        return self._tools.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    @property
+    def definitions(self) -> tuple[dict[str, Any], ...]:
+        """What a model is told, sorted by name."""
+        return tuple(one.definition for one in self)
+
+    def schemas_json(self) -> str:
+        """The definitions as canonical JSON: one set of tools has one text, whatever order it was given in."""
+        return _canonical(self.definitions).decode()
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+Function = Callable[..., Any]
+
+
+@overload
+def tool(fn: Function) -> Tool: ...
+
+
+@overload
+def tool(
+    fn: None = None,
+    *,
+    effect: str = ...,
+    timeout_s: float = ...,
+    key_ttl_s: float | None = ...,
+    probe: Function | None = ...,
+    name: str | None = ...,
+) -> Callable[[Function], Tool]: ...
+
+
+def tool(
+    fn: Function | None = None,
+    *,
+    effect: str = Effect.OPAQUE,
+    timeout_s: float = TIMEOUT_S,
+    key_ttl_s: float | None = None,
+    probe: Function | None = None,
+    name: str | None = None,
+) -> Tool | Callable[[Function], Tool]:
+    """Makes a tool of a typed function, sync (run in a thread of its own) or async.
+
+    The schema comes from the signature, the description from the docstring. A parameter annotated CallContext is
+    given the call's context and is not part of the schema. `probe` is a function over parameters of the same names
+    (as many as it needs) that returns a Probed. Raises InvalidTool for a signature without types, and as Tool does.
+    """
+
+    def declare(function: Function) -> Tool:
+        signature = Signature.of(function, CallContext)
+        named = name if name is not None else signature.name
+        return Tool(
+            name=named,
+            description=signature.description,
+            schema=signature.schema,
+            call=signature.call,
+            effect=declared_effect(named, effect),
+            timeout_s=timeout_s,
+            key_ttl_s=key_ttl_s,
+            probe=None if probe is None else signature.asked_of(probe, CallContext),
+            check=signature.problem,
+        )
+
+    return declare if fn is None else declare(fn)
+
+
+def declared_effect(name: str, effect: str) -> Effect:
+    """The effect class of a tool by its word. Raises InvalidTool, naming the tool."""
+    if effect not in set(Effect):
+        known = ", ".join(sorted(Effect))
+        raise InvalidTool(f"tool {name!r} declares the effect {effect!r}", hint=f"one of {known}")
+    return Effect(effect)
+
+
+def _check_settling(one: Tool) -> None:
+    if not (math.isfinite(one.timeout_s) and one.timeout_s > 0):
+        raise InvalidTool(f"tool {one.name!r} has a timeout_s of {one.timeout_s}", hint="seconds, above 0")
+    if one.key_ttl_s is not None and not (math.isfinite(one.key_ttl_s) and one.key_ttl_s > 0):
+        raise InvalidTool(f"tool {one.name!r} has a key_ttl_s of {one.key_ttl_s}", hint="seconds, above 0")
+    if one.effect is Effect.IDEMPOTENT and one.key_ttl_s is None:
+        raise InvalidTool(
+            f"tool {one.name!r} is idempotent and does not say for how long",
+            hint="key_ttl_s: the seconds for which it surely remembers an idempotency key",
+        )
+    if one.effect is Effect.PROBE and one.probe is None:
+        raise InvalidTool(f"tool {one.name!r} has the effect probe and no probe", hint="give probe=, or opaque")
+
+
+def _version(one: Tool) -> str:
+    try:
+        seen = _canonical([one.name, one.schema, one.effect])
+    except TypeError as error:
+        raise InvalidTool(f"the schema of tool {one.name!r} is not JSON: {error}") from None
+    return hashlib.sha256(seen).hexdigest()[:VERSION_HEX]
+
+
+def _canonical(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,78 @@
+"""Contexts as edits: whatever a program does with its messages, the edits give them back, and each is kept once."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracklog.producers.assembly import Assembly, Reading, heard, seen_hash
+from tracklog.producers.importers.shape import content_value, reshaped
+from tracklog.producers.importers.transcript import spoken_message
+from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.events import ContextBuilt
+from tracklog.schemas.fold import apply_edits
+from tracklog.schemas.state import MessageRef
+from tracklog.schemas.values import ZERO_HASH
+
+contexts = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=8)
+
+
+def digest(message: str) -> bytes:
+    return hashlib.sha256(message.encode()).digest()
+
+
+@settings(max_examples=200)
+@given(contexts)
+def test_the_fold_sees_the_messages_that_the_program_gave(wanted: list[list[str]]) -> None:
+    """Given any row of contexts, folding the edits names, for each message in its place, an event that holds it."""
+    assembly, seq = Assembly(), 0
+    kept: dict[int, str] = {}
+    refs: tuple[MessageRef, ...] = ()
+    for messages in wanted:
+        hashes = [digest(message) for message in messages]
+        for position in assembly.new(hashes):
+            seq += 1
+            kept[seq] = messages[position]
+            assembly.know(hashes[position], seq)
+        edits = assembly.build(hashes)
+        body = ContextBuilt(edits=edits, context_hash=ZERO_HASH, messages=len(messages), rule_version="1")
+        refs = apply_edits(refs, body)
+        assert [kept[ref.seq] for ref in refs] == messages
+        assert len({ref.seq for ref in refs}) == len(refs)
+    assert seq == sum(max((messages.count(one) for messages in wanted), default=0) for one in "abcdefgh")
+
+
+def test_a_context_that_grows_is_one_keep_and_one_add() -> None:
+    assembly, hashes = Assembly(), [digest(str(n)) for n in range(1000)]
+    for n, one in enumerate(hashes):
+        assembly.know(one, n)
+    assembly.build(hashes[:998])
+    keep, add = assembly.build(hashes)
+    assert (keep.count, add.seqs) == (998, (998, 999))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "hello"},
+        {"role": "system", "content": "be kind"},
+        {"role": "developer", "content": "be brief", "name": "me"},
+        {"role": "user", "content": [{"type": "text", "text": "look"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "cut"},
+    ],
+)
+def test_a_message_can_be_had_back_from_its_event(message: dict[str, object]) -> None:
+    said = heard(message)
+    again = reshaped(spoken_message(said.role, content_value(said.text, said.media_type)), said.shape)
+    assert again == message
+    assert seen_hash(again) == seen_hash(message)
+
+
+@pytest.mark.parametrize("bad", [["text"], [{"content": "x"}], [{"role": "", "content": "x"}], [{"role": object()}]])
+def test_what_is_no_message_is_refused(bad: list[object]) -> None:
+    with pytest.raises(InvalidEvent):
+        Reading().read(bad)  # type: ignore[arg-type]
