@@ -18,6 +18,7 @@ from tracklog.consumers.cli.run import Run
 from tracklog.consumers.demo import stack_flags
 from tracklog.infra.log.open import open_log
 from tracklog.infra.settings import Settings
+from tracklog.infra.settings_sections import TopicSettings
 from tracklog.schemas.events import OwnershipReleased
 
 ONE_BROKER = ("--set", "topics.replication_factor=1", "--set", "topics.min_insync_replicas=1")
@@ -81,7 +82,7 @@ def test_the_tour_of_the_demo_on_kafka_can_be_taken_twice(
 def test_nothing_is_written_to_a_topic_that_would_lose_it(
     setting: tuple[str, str], arguments: tuple[str, ...], fresh_prefix: str, tmp_path: Path
 ) -> None:
-    settings = Settings(topics={"replication_factor": 1, "min_insync_replicas": 1}, prefix=fresh_prefix)
+    settings = Settings(topics=TopicSettings(replication_factor=1, min_insync_replicas=1), prefix=fresh_prefix)
     log = open_log(arguments[1])
     log.create([replace(spec, config={**spec.config, setting[0]: setting[1]}) for spec in settings.topic_specs()])
     runs = tmp_path / "runs.jsonl"
