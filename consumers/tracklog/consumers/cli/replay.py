@@ -85,7 +85,7 @@ def events(
             return
         with ExitStack() as stack:
             copy = None if to_topic is None else TopicCopy(log, to_topic, force=force)
-            sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force))
+            sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force, at_once=follow_on))
             _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
 
 
