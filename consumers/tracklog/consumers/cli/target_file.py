@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
+from tracklog.infra.clock import SystemEntropy
 from tracklog.schemas.errors import InputError, OutputError
 
 WRONG_PATH: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
@@ -81,7 +81,7 @@ def _special(path: Path, kind: int, *, at_once: bool) -> IO[bytes]:
 
 @contextmanager
 def _whole(path: Path, mode: int, *, force: bool) -> Iterator[IO[bytes]]:
-    temporary = path.with_name(f".{path.name[:64]}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name[:64]}.{SystemEntropy().nonce().hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with open(descriptor, "wb") as file:
