@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.log_cases import LogCase
 from tracklog.infra.log.port import Log
-from tracklog.infra.topic_admin import Finding, apply, ensure_sound, require_barrier, verify
+from tracklog.infra.topic_admin import Finding, apply, ensure_sound, ensure_writable, require_barrier, verify
 from tracklog.schemas.errors import BarrierTooWeak, TopicMismatch
 from tracklog.schemas.limits import MESSAGE_BYTES_MAX
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -73,3 +73,13 @@ def test_barrier_is_read_from_the_topic(log: Log, log_case: LogCase) -> None:
     assert log.describe(weak).barrier == "none"
     with pytest.raises(BarrierTooWeak, match="'replicated'"):
         require_barrier(log, weak, "replicated")
+
+
+def test_topics_are_written_to_only_when_their_guarantees_hold(log: Log, log_case: LogCase) -> None:
+    specs = wanted(log_case.prefix)
+    apply(log, specs)
+    ensure_writable(log, [replace(spec, partitions=7) for spec in specs])
+    with pytest.raises(TopicMismatch, match=r"partitions is 3, wanted 7"):
+        ensure_writable(log, [*specs[:3], replace(specs[3], partitions=7)])
+    with pytest.raises(TopicMismatch, match=r"retention\.ms is -1, wanted 60000 \(required\).*tracklog topics verify"):
+        ensure_writable(log, [replace(specs[0], config={**specs[0].config, "retention.ms": "60000"})])

@@ -99,6 +99,40 @@ def test_a_reader_that_leaves_ends_the_program_in_silence(tmp_path: Path) -> Non
     process.stderr.close()
 
 
+def redirected(home: Path, redirection: str, *arguments: str) -> tuple[int, str]:
+    """The exit code of the program, not of what follows it in the shell, and standard error."""
+    line = f'"$0" -c "$1" "${{@:2}}" {redirection}; exit ${{PIPESTATUS[0]}}'
+    found = subprocess.run(
+        ["bash", "-c", line, sys.executable, MAIN, *arguments],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        cwd=home,
+        timeout=TIMEOUT_S,
+    )
+    return found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("arguments", [("verify", "--all", "--json"), ("list",), ("--help",)])
+def test_output_that_is_lost_is_never_taken_for_faults(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    imported(tmp_path)
+
+    assert redirected(tmp_path, "| true", *arguments) in [(141, ""), (0, "")], "0: all fitted before the reader left"
+    for redirection, reason in ((">/dev/full", "No space left"), (">&-", "Bad file descriptor")):
+        code, err = redirected(tmp_path, redirection, *arguments)
+        assert code == 3
+        assert "standard output cannot be written" in err
+        assert reason in err
+        assert "Traceback" not in err
+
+
+def test_messages_that_are_lost_do_not_change_how_it_ends(tmp_path: Path) -> None:
+    imported(tmp_path)
+
+    for redirection in ("2>/dev/full", "2>&-", "2>&1 >&- | true"):
+        assert redirected(tmp_path, redirection, "show", "nosuch") == (2, "")
+
+
 def test_an_interrupt_of_an_import_says_what_is_durable_and_the_rest_goes_in_later(tmp_path: Path) -> None:
     source = tmp_path / "airline_runs.jsonl"
     source.write_bytes(shipped_file("airline_runs.jsonl"))

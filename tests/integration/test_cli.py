@@ -74,6 +74,28 @@ def test_a_broken_line_is_named_and_the_other_runs_go_in(tracklog: Tracklog, tmp
     assert "1 runs new" in result.stdout
 
 
+def test_a_path_where_nothing_is_is_said_before_anything_is_made(tracklog: Tracklog, tmp_path: Path) -> None:
+    log = ("--log", f"sqlite:{tmp_path / 'log.db'}")
+
+    result = tracklog(*log, "import", tmp_path / "nothing.jsonl", exit_code=2)
+
+    assert f"{tmp_path / 'nothing.jsonl'}: no such file" in result.stderr
+    assert not (tmp_path / "log.db").exists()
+
+
+def test_many_broken_lines_take_a_screen_and_all_are_in_json(tracklog: Tracklog, tmp_path: Path) -> None:
+    (tmp_path / "broken.jsonl").write_text("no JSON\n" * 50)
+    (tmp_path / "empty.jsonl").write_text("")
+    log = ("--log", f"sqlite:{tmp_path / 'log.db'}")
+
+    said = tracklog(*log, "import", tmp_path, exit_code=1).stderr.splitlines()
+
+    assert len(said) == 20 + 1 + 1
+    assert said[20] == f"and 30 more refused in {tmp_path / 'broken.jsonl'}; all of them with --json"
+    assert said[21] == f"refused: {tmp_path / 'empty.jsonl'}: the file holds no run"
+    assert len(json.loads(tracklog(*log, "import", tmp_path, "--json", exit_code=1).stdout)["refused"]) == 51
+
+
 def test_a_list_has_filters_conditions_and_pages(imported: Tracklog) -> None:
     everything = json.loads(imported("list", "--json").stdout)
     assert len(everything["trajectories"]) == RUNS

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.chains import Made, append_all, run_of
+from tests.support.importing import chat_line, chat_record
 from tests.support.tampering import flipped
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.cli.demo import tour
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.demo import stack_flags
 from tracklog.infra.log.open import open_log
+from tracklog.infra.settings import Settings
+from tracklog.infra.settings_sections import TopicSettings
 from tracklog.schemas.events import OwnershipReleased
 
 ONE_BROKER = ("--set", "topics.replication_factor=1", "--set", "topics.min_insync_replicas=1")
@@ -72,3 +76,22 @@ def test_the_tour_of_the_demo_on_kafka_can_be_taken_twice(
         assert told["imported"]["new"] == new
         assert told["verified"]["faulty"] == 0
         assert told["found"]["seq"] == told["flipped"]["seq"]
+
+
+@pytest.mark.parametrize("setting", [("cleanup.policy", "compact"), ("retention.ms", "60000")])
+def test_nothing_is_written_to_a_topic_that_would_lose_it(
+    setting: tuple[str, str], arguments: tuple[str, ...], fresh_prefix: str, tmp_path: Path
+) -> None:
+    settings = Settings(topics=TopicSettings(replication_factor=1, min_insync_replicas=1), prefix=fresh_prefix)
+    log = open_log(arguments[1])
+    log.create([replace(spec, config={**spec.config, setting[0]: setting[1]}) for spec in settings.topic_specs()])
+    runs = tmp_path / "runs.jsonl"
+    runs.write_bytes(chat_line(chat_record()))
+
+    for command in (("import", runs), ("process", "--once")):
+        refused = run(arguments, *command, exit_code=3).stderr
+        assert f"{setting[0]} is {setting[1]}, wanted" in refused
+        assert "tracklog topics verify" in refused
+    topic = f"{fresh_prefix}.events"
+    assert all(log.bounds(topic, one).end == 0 for one in range(log.partition_count(topic)))
+    log.close()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.importing import (
     assert_in_once,
+    chat_line,
     chat_record,
     chat_run,
     events_of_plan,
@@ -19,12 +20,14 @@ from tests.support.importing import (
     work_of,
 )
 from tests.support.writing import on_log, read_accepted, start, writing
+from tracklog.infra import blobs as blobs_module
 from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.log.memory import Fault
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import append_and_wait
 from tracklog.producers.data import SHIPPED_RUNS, shipped_runs
+from tracklog.producers.importers.chat import parse_chat_jsonl
 from tracklog.producers.importers.drive import log_history
 from tracklog.producers.importers.plan import located, plan
 from tracklog.producers.importers.rebuild import rebuild_record
@@ -239,7 +242,10 @@ async def test_no_event_names_a_blob_that_could_not_be_stored(tmp_path: Path) ->
     async with writing() as (log, producer):
         with pytest.raises(BlobError):
             await import_all(log, producer, open_blobs(str(tmp_path / "file")), small_runs(3))
-        assert {e.name for run in small_runs(3) for e in read_accepted(log, run.trajectory_id)} <= {"OwnershipClaimed"}
+        assert {e.name for run in small_runs(3) for e in read_accepted(log, run.trajectory_id)} <= {
+            "OwnershipClaimed",
+            "OwnershipReleased",
+        }
         report = await import_all(log, producer, open_blobs(str(tmp_path / "blobs")), small_runs(3))
         assert report == ImportReport(new=3, events=3 * len(plan(chat_run())))
 
@@ -312,3 +318,42 @@ async def test_the_largest_bodies_leave_an_event_until_it_fits(blobs: BlobStore)
     assert report.new == 1
     assert next(e.body for e in events if isinstance(e.body, ModelReplied)).reply.stored
     assert rebuild_record(events, blobs) == record
+
+
+async def test_a_run_larger_than_a_blob_is_refused_unclaimed_and_the_others_go_in(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blobs_module, "BLOB_BYTES_MAX", 5000)
+    large = chat_record(id="large")
+    large["messages"][1]["content"] = "a" * 6000
+    lines = [chat_line(record) for record in (chat_record(id="first"), large, chat_record(id="last"))]
+    async with writing() as (log, producer):
+        for new in (2, 0):
+            runs = parse_chat_jsonl(lines, "some.jsonl")
+            report = await import_all(log, producer, blobs, runs, body_inline_bytes_max=500)
+            assert (report.new, report.conflicts, report.exit_code) == (new, (), 1)
+            (bad,) = report.refused
+            assert str(bad) == "some.jsonl:2: large: blob of 6000 bytes is larger than BLOB_BYTES_MAX=5000"
+        assert read_accepted(log, "large", raw=True) == []
+
+
+async def test_a_step_that_fails_leaves_no_claim_behind(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    async with writing() as (log, producer):
+        with pytest.raises(BlobError):
+            await import_all(log, producer, open_blobs(str(tmp_path / "file")), small_runs(1))
+        assert [e.name for e in read_accepted(log, "run-0")] == ["OwnershipClaimed", "OwnershipReleased"]
+
+
+async def test_many_refused_runs_cost_no_more_each_than_few(blobs: BlobStore) -> None:
+    bad = [BadRun(file="some.jsonl", line=n, reason="not JSON") for n in range(1, 20_001)]
+    told: list[ImportReport] = []
+    async with writing() as (log, producer):
+        runs: list[Run | BadRun] = [*bad[:100], chat_run()]
+        runs += [*bad[100:], *[chat_run()] * 5000, *[chat_run(extra="theirs")] * 20_000]
+        async with asyncio.timeout(20):
+            report = await import_all(log, producer, blobs, runs, on_progress=told.append)
+    assert report.refused == tuple(bad)
+    assert (report.new, report.already, len(report.conflicts)) == (1, 5000, 20_000)
+    assert len(told[0].refused) < len(told[-1].refused) == 20_000
+    assert list(told[0].refused) == bad[: len(told[0].refused)]

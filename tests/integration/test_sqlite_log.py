@@ -19,7 +19,7 @@ import pytest
 from tracklog.infra.log.port import Position
 from tracklog.infra.log.ranges import append_and_wait, read_range
 from tracklog.infra.log.sqlite import SqliteLog, SqliteOptions
-from tracklog.infra.log.sqlite_schema import FORMAT_VERSION
+from tracklog.infra.log.sqlite_schema import FORMAT_VERSION, damage
 from tracklog.schemas.errors import (
     AppendError,
     AppendRefused,
@@ -328,3 +328,37 @@ def test_large_prefix_is_deleted_in_pieces(open_log: Open) -> None:
     log.delete_records("t", {partition: 44_990})
     assert tuple(log.bounds("t", partition)) == (44_990, 45_000)
     assert len(list(read_range(log, "t", partition, 0, 50_000))) == 10
+
+
+def test_file_whose_columns_are_not_what_they_were_is_damaged_wherever_it_is_read(path: Path, open_log: Open) -> None:
+    log = open_log()
+    put(log, b"v")
+    reader = log.reader("t", {0: 0, 1: 0})
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_schema SET sql = replace(replace(sql, 'STRICT', ''), 'NOT NULL', '')")
+    connection.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE records SET headers = NULL")
+    connection.close()
+
+    with pytest.raises(LogFormatError, match=r"log\.db is damaged"):
+        reader.poll(10, 0)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM partitions")
+    connection.close()
+    with pytest.raises(LogFormatError, match=r"log\.db is damaged"):
+        log.bounds("t", 0)
+
+
+def test_damage_is_what_sqlite_finds_and_a_sound_file_has_none(path: Path, open_log: Open) -> None:
+    log = open_log()
+    for _ in range(200):
+        put(log, b"v" * 2_000)
+    log.close()
+    assert damage(path, bound_s=10) == ""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xff" * 8_192)
+    assert damage(path, bound_s=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +147,36 @@ def test_every_error_of_the_library_becomes_a_store_error(error: type[Exception]
     Exception.__init__(raised, "as the library says it")
     with pytest.raises(StoreError, match="as the library says it"), store_errors(client):
         raise raised
+
+
+def test_a_frozen_server_is_an_error_within_twice_the_bound_however_often_it_is_tried(
+    valkey_factory: ValkeyFactory,
+) -> None:
+    server = valkey_factory(persistence="none")
+    client = connect(server.url, timeout_s=0.5, retries=5)
+    pipeline = client.pipeline()
+    pipeline.get("key")
+    server.process.freeze()
+
+    def refused(call: Callable[[], object]) -> float:
+        began_s = time.monotonic()
+        with pytest.raises(StoreUnavailable), store_errors(client):
+            call()
+        return time.monotonic() - began_s
+
+    try:
+        assert refused(lambda: client.get("key")) < 1.0  # on a connection that was there
+        assert refused(lambda: client.get("key")) < 1.0  # on one to be made
+        assert refused(lambda: connect(server.url, timeout_s=0.5, retries=5)) < 1.0
+        assert refused(pipeline.execute) < 1.0
+    finally:
+        server.process.thaw()
+
+
+@pytest.mark.parametrize("option", ["bogus=hunter2", "retry=hunter2", "protocol=hunter2", "socket_timeout=99"])
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+def test_an_option_that_cannot_be_set_is_named_and_its_value_is_not(scheme: str, option: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        connect(f"{scheme}://127.0.0.1:1/0?{option}", timeout_s=1)
+    assert option.partition("=")[0] in str(caught.value)
+    assert "hunter2" not in str(caught.value)

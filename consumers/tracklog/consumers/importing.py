@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from tracklog.consumers.wiring import blobs_of, producer_of
+from tracklog.consumers.wiring import blobs_of, check_writable, producer_of
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import Settings
 from tracklog.producers.history import read_history
@@ -25,8 +25,9 @@ def import_into(
 ) -> ImportReport:
     """Writes the runs, each once, and returns what became of them. Blocks.
 
-    Raises what stops an import (`import_runs`); doing it again goes on where it stopped. An interrupt waits a
-    moment for what is under way; the last report given to `on_progress` says what is durable.
+    Raises TopicMissing and TopicMismatch before anything is written, and what stops an import (`import_runs`);
+    doing it again goes on where it stopped. An interrupt waits a moment for what is under way; the last report
+    given to `on_progress` says what is durable.
     """
 
     async def write() -> ImportReport:
@@ -44,4 +45,5 @@ def import_into(
     def history(trajectory_id: str) -> list[Event]:
         return [event for event, _ in read_history(log, settings.topic_names.events, trajectory_id)[1]]
 
+    check_writable(log, settings)
     return asyncio.run(write())

@@ -19,7 +19,7 @@ from tracklog.infra.redis_client import RedisClient, connect
 from tracklog.infra.settings import Settings
 from tracklog.infra.stack.embedded import embedded_redis
 from tracklog.infra.stack.local import LocalStack
-from tracklog.infra.topic_admin import apply
+from tracklog.infra.topic_admin import apply, ensure_writable
 from tracklog.processors.running import Running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.producer import EventProducer
@@ -72,6 +72,16 @@ def check_topic(log: Log, settings: Settings) -> None:
     except TopicMissing as error:
         way = "import something first" if is_embedded(settings) else "create the topics: tracklog topics apply"
         raise TopicMissing(error.message, hint=way) from error
+
+
+def check_writable(log: Log, settings: Settings) -> None:
+    """Before anything is written: TopicMissing, or TopicMismatch that names what breaks a guarantee.
+
+    An embedded log has no settings that anybody could have changed.
+    """
+    check_topic(log, settings)
+    if not is_embedded(settings):
+        ensure_writable(log, settings.topic_specs())
 
 
 @contextmanager

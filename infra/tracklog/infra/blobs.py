@@ -18,9 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 from tracklog.infra.blob_directory import BlobDirectory
 from tracklog.infra.blob_objects import BlobObjects
-from tracklog.schemas.errors import BlobAltered, BlobError, BlobMissing
+from tracklog.schemas.errors import BlobAltered, BlobError, BlobMissing, BlobTooLarge
 
-__all__ = ["BLOB_BYTES_MAX", "BlobStore", "hash_of", "open_blobs"]
+__all__ = ["BLOB_BYTES_MAX", "BlobStore", "check_size", "hash_of", "open_blobs"]
 
 BLOB_BYTES_MAX: Final = 64 * 1024 * 1024
 """One blob is held in memory whole, by the writer and by each reader."""
@@ -33,6 +33,15 @@ _HASH = re.compile(r"[0-9a-f]{64}\Z")
 def hash_of(data: bytes) -> str:
     """The name of these bytes: lower-case hexadecimal SHA-256."""
     return hashlib.sha256(data).hexdigest()
+
+
+def check_size(size_bytes: int) -> None:
+    """BlobTooLarge when so many bytes are too many for one blob."""
+    if size_bytes > BLOB_BYTES_MAX:
+        raise BlobTooLarge(
+            f"blob of {size_bytes} bytes is larger than BLOB_BYTES_MAX={BLOB_BYTES_MAX}",
+            hint="store it elsewhere and record its address",
+        )
 
 
 def open_blobs(url: str, *, options: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> BlobStore:
@@ -75,13 +84,9 @@ class BlobStore:
         """Stores the bytes durably and returns their hash; the same content again is the same blob.
 
         `media_type` (e.g. `application/json`) is kept by object stores and ignored by a directory. Raises
-        BlobError when the bytes are too many, or the place is full, read-only or does not answer.
+        BlobTooLarge, and BlobError when the place is full, read-only or does not answer.
         """
-        if len(data) > BLOB_BYTES_MAX:
-            raise BlobError(
-                f"blob of {len(data)} bytes is larger than BLOB_BYTES_MAX={BLOB_BYTES_MAX}",
-                hint="store it elsewhere and record its address",
-            )
+        check_size(len(data))
         digest = hash_of(data)
         if not self._was_put(digest):
             self._place.write(_key(digest), data, media_type)

@@ -32,6 +32,7 @@ from tracklog.schemas.errors import (
     OffsetTrimmed,
     StoreConflict,
     StoreUnavailable,
+    TracklogError,
 )
 
 T = TypeVar("T")
@@ -79,7 +80,10 @@ class Source(Protocol):
 
 class PartitionLoop:
     """See the module. `positions` are those stored, by owned partition; `trimmed` counts offsets that were no
-    longer in the log when they were to be read. Both, and `progress`, may be read by other threads."""
+    longer in the log when they were to be read. Both, and `progress`, may be read by other threads.
+
+    `on_outage` is called by the loop's thread with the error when an outage begins, and with None when it is over.
+    """
 
     def __init__(
         self,
@@ -100,14 +104,18 @@ class PartitionLoop:
         self.progress = Progress(clock, self._settings.stall_timeout_s)
         self.positions: dict[int, int] = {}
         self.trimmed: dict[int, int] = {}
+        self.on_outage: Callable[[TracklogError | None], None] = lambda _: None
         self._pending: dict[int, list[Record]] = {}
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
-    def run(self, group_id: str, stop: threading.Event) -> None:
-        """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises."""
+    def run(self, group_id: str, stop: threading.Event) -> dict[int, int]:
+        """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises.
+
+        Returns the positions of what it owned at the end, which it has given back.
+        """
         self._stop, self._give_up_s = stop, None
         listener = _Listener(self)
         member = listener.member = self._log.group(group_id, self._topic, listener)
@@ -119,6 +127,7 @@ class PartitionLoop:
                 if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.positions:
                     hinted, hinted_s = dict(self.positions), self._clock.monotonic_s()
                     listener.hint(hinted)
+            return dict(self.positions)
         finally:
             member.close()
 
@@ -305,15 +314,18 @@ class PartitionLoop:
         while True:
             try:
                 result = action()
-            except OUTAGES:
+            except OUTAGES as error:
                 now = self._clock.monotonic_s()
                 if self._give_up_s is None:
                     self._give_up_s = now + self._outage_s_max
+                    self.on_outage(error)
                 left_s = self._give_up_s - now
                 if left_s <= 0 or self._stop.is_set():
                     raise
             else:
-                self._give_up_s = None
+                if self._give_up_s is not None:
+                    self._give_up_s = None
+                    self.on_outage(None)
                 return result
             self._stop.wait(min(delay_s, left_s))
             delay_s = min(delay_s * 2, RETRY_MAX_S)

@@ -6,13 +6,14 @@ reach an error: addresses are built from host and port, not from the URL that wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import redis
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.cluster import RedisCluster
 from redis.exceptions import (
     AuthenticationError,
@@ -66,11 +67,12 @@ def connect(
 ) -> RedisClient:
     """A connected client for `redis://`, `rediss://`, `unix://`, `redis+cluster://` or `rediss+cluster://`.
 
-    `timeout_s` bounds each connecting and each command; with its retries a call ends within
-    `(retries + 1) * timeout_s` and a second. Answers are bytes. With `check`, asks for a PONG and for a safe
-    eviction policy first.
+    `timeout_s` bounds each wait for the server. Nothing is tried again once a call has taken that long, so a call ends
+    within twice `timeout_s`: what broke just before the bound has one more wait. (A cluster's client tries its other
+    nodes too.) Answers are bytes. With `check`, asks for a PONG and for a safe eviction policy first.
 
-    Raises SettingsError (no such scheme), StoreUnavailable, StoreError (refused), StoreUnsafe.
+    Raises SettingsError (no such scheme, an option that cannot be set), StoreUnavailable, StoreError (refused),
+    StoreUnsafe.
     """
     client = _client(url, timeout_s, retries, client_name)
     if check:
@@ -78,6 +80,38 @@ def connect(
             client.ping()
         check_safe(client)
     return client
+
+
+class BoundedRetry(Retry):
+    """Tries again until a call has taken `bound_s`. The library calls it within itself (a command's tries contain
+    those of connecting), which would multiply the tries: only the outermost one counts.
+
+    Each connection has a copy of its own, and one thread at a time.
+    """
+
+    def __init__(self, retries: int, bound_s: float) -> None:
+        super().__init__(ExponentialBackoff(cap=RETRY_CAP_S, base=RETRY_BASE_S), retries)
+        self._bound_s = bound_s
+        self._inside = False
+
+    def call_with_retry(self, do: Any, fail: Any, is_retryable: Any = None, with_failure_count: bool = False) -> Any:
+        if self._inside:
+            return Retry(NoBackoff(), 0).call_with_retry(do, fail, is_retryable, with_failure_count)
+        deadline_s = time.monotonic() + self._bound_s
+
+        def failed(error: Exception, failures: int) -> None:
+            if with_failure_count:
+                fail(error, failures)
+            else:
+                fail(error)
+            if time.monotonic() >= deadline_s:
+                raise error
+
+        self._inside = True
+        try:
+            return super().call_with_retry(do, failed, is_retryable, with_failure_count=True)
+        finally:
+            self._inside = False
 
 
 def _client(url: str, timeout_s: float, retries: int, client_name: str) -> RedisClient:
@@ -90,17 +124,44 @@ def _client(url: str, timeout_s: float, retries: int, client_name: str) -> Redis
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "health_check_interval": IDLE_CHECK_S,
-        "retry": Retry(ExponentialBackoff(cap=RETRY_CAP_S, base=RETRY_BASE_S), retries),
+        "retry": BoundedRetry(retries, timeout_s),
         "client_name": client_name,
         "protocol": 2,  # the same answers from every server, and no handshake that proxies may not know
         "decode_responses": False,
     }
+    _check_options(url, options)
+    url = CLUSTER_SCHEMES.get(scheme, scheme) + url[len(scheme) :]
     try:
-        if scheme in CLUSTER_SCHEMES:
-            return _cluster(CLUSTER_SCHEMES[scheme] + url[len(scheme) :], options)
-        return redis.Redis.from_url(url, retry_on_error=[ConnectionError, TimeoutError], **options)
+        client = redis.Redis.from_url(url, retry_on_error=[ConnectionError, TimeoutError], **options)
+        client.connection_pool.make_connection()  # reads the options now, and connects to nothing
+        return _cluster(url, options) if scheme in CLUSTER_SCHEMES else client
     except ValueError as error:
         raise _unusable(scheme) from _without_text(error)
+    except (TypeError, AttributeError) as error:
+        raise _unknown_option(url) from _without_text(error)
+
+
+def _check_options(url: str, ours: Mapping[str, object]) -> None:
+    """What we set ourselves cannot be set in the address: time-outs come from `redis.timeout_s`."""
+    taken = sorted(ours.keys() & _option_names(url))
+    if taken:
+        raise SettingsError(
+            f"the address of Redis sets {', '.join(taken)}, which cannot be set there",
+            hint="take it out of redis.url; redis.timeout_s sets the time-outs",
+        )
+
+
+def _option_names(url: str) -> set[str]:
+    return {name for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)}
+
+
+def _unknown_option(url: str) -> SettingsError:
+    """Names are shown unless the query may be the end of a password that was not percent-encoded."""
+    names = "" if "@" in url.partition("?")[2] else ", ".join(sorted(_option_names(url)))
+    return SettingsError(
+        f"an option in the address of Redis is unknown or unusable: one of {names or 'those after the `?`'}",
+        hint="take it out of redis.url; `db` and the ssl_* options of the redis library are known",
+    )
 
 
 def _cluster(url: str, options: dict[str, Any]) -> RedisCluster:
@@ -117,7 +178,7 @@ def _unusable(scheme: str) -> SettingsError:
     )
 
 
-def _without_text(error: ValueError) -> ValueError:
+def _without_text(error: Exception) -> Exception:
     """The kind of error without its words: `urllib` quotes the part of the URL that it took for the port."""
     return type(error)("(text withheld: it may quote a password)")
 

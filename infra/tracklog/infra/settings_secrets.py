@@ -32,6 +32,6 @@ def public_value(name: str, value: object) -> object:
     if isinstance(value, Mapping):
         return {key: public_value(key, item) for key, item in value.items()}
     if not isinstance(value, SecretStr):
-        return value
+        return without_password(value) if isinstance(value, str) and "://" in value else value
     text = value.get_secret_value()
     return SECRET_SHOWN if text and is_secret(name) else text

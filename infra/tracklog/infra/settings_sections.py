@@ -58,9 +58,10 @@ class LogSettings(Section):
     """Address of the log: `sqlite:PATH` (one machine, a local disk), `kafka://HOST:PORT[,HOST:PORT]` or
     `memory:` (tests). Default: a file under `home`, so that a bare install runs with no service. Passwords
     do not belong here but under `[kafka]`."""
-    connect_timeout_s: Positive = 10.0
+    connect_timeout_s: Positive = 5.0
     """Seconds until an absent log is an error that names its address. Long enough for a broker's start of
-    a few seconds, short enough for a person who mistyped a port. Cannot be switched off."""
+    a few seconds, short enough for a person who mistyped a port; the Kafka client needs up to 4 s more to
+    end when a name cannot be resolved. Cannot be switched off."""
 
     @field_validator("url")
     @classmethod

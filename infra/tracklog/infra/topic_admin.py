@@ -60,8 +60,21 @@ def ensure_sound(findings: Iterable[Finding]) -> None:
     if required:
         raise TopicMismatch(
             "; ".join(str(finding) for finding in required),
-            hint="alter the settings with Kafka's own tools, or choose another prefix",
+            hint="alter the settings with Kafka's own tools (`tracklog topics verify` lists them), set `topics.*`"
+            " to what is meant, or choose another prefix",
         )
+
+
+def ensure_writable(log: Log, specs: Iterable[TopicSpec]) -> None:
+    """TopicMismatch when a guarantee would not hold for what is written to these topics.
+
+    Another partition count than the wanted one is fine once all of them have it: it was chosen for life.
+    """
+    wanted = list(specs)
+    findings = verify(log, wanted)
+    counts = [finding.found for finding in findings if finding.setting == "partitions"]
+    agreed = len(counts) == len(wanted) and len(set(counts)) == 1
+    ensure_sound(finding for finding in findings if finding.setting != "partitions" or not agreed)
 
 
 def require_barrier(log: Log, topic: str, wanted: Barrier) -> Barrier:

@@ -17,7 +17,7 @@ __all__ = ["body_of", "cut_text", "whole_text"]
 def body_of(text: str, blobs: BlobStore, limit: int, media_type: str = "") -> Body:
     """The body for `text`: all of it up to `limit` bytes of UTF-8, else its beginning, the whole being stored.
 
-    Returns after the blob is durable, so the event may be appended at once. Raises BlobError, and
+    Returns after the blob is durable, so the event may be appended at once. Raises BlobTooLarge, BlobError, and
     UnicodeEncodeError for a text that is not Unicode (a lone surrogate).
     """
     data = text.encode()

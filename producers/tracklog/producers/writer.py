@@ -1,10 +1,9 @@
 """Writing one trajectory: claim, append, barrier, release (DESIGN §5, §8 rules 1 to 3).
 
     async with EventProducer(log, topics=topics, clock=clock, entropy=entropy) as producer:
-        writer = await producer.claim("trip-1", owner="agent-7", driver=Driver.LIBRARY)
-        await writer.append(TaskStarted(...))
-        await writer.barrier()
-        await writer.release()
+        async with await producer.claim("trip-1", owner="agent-7", driver=Driver.LIBRARY) as writer:
+            await writer.append(TaskStarted(...))
+            await writer.barrier()
 
 `append` is pipelined and `barrier` waits. Success is never assumed: a report that does not come, or says
 time-out, means *unknown*, and the log is read until it has decided. A writer that was overtaken raises
@@ -15,12 +14,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from tracklog.producers.guard import Guard
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.schemas.codec import encode_event
-from tracklog.schemas.errors import AppendRefused, Fenced, InvalidEvent, LogUnavailable, TracklogError, Undecided
+from tracklog.schemas.errors import (
+    AppendRefused,
+    ClientFatal,
+    Fenced,
+    InvalidEvent,
+    LogUnavailable,
+    TracklogError,
+    Undecided,
+)
 from tracklog.schemas.events import EventBody, OwnershipClaimed, OwnershipReleased
 from tracklog.schemas.stamp import Stamp, trajectory_prefix
 from tracklog.schemas.state import State
@@ -34,6 +41,9 @@ REFUSALS_MAX: Final = 3
 """How often in a row an append that the log refused is tried again before the refusal is raised."""
 RECONCILE_PAUSE_S: Final = 0.02
 """Between two looks at a log that has not decided yet."""
+
+_NO_RELEASE: Final = (Fenced, Undecided, LogUnavailable, ClientFatal)
+"""Errors after which a release would be void, or would wait in vain."""
 
 _NO_EXT: Final[Mapping[str, str]] = {}
 
@@ -132,6 +142,26 @@ class TrajectoryWriter:
         await self.barrier()
         self._end(InvalidEvent(f"the writer of {self.trajectory_id!r} has released it", hint="claim it again"))
         self._producer.forget(self.trajectory_id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Releases, unless it is not this writer's to release any more or nobody may wait for it.
+
+        So a failed step leaves no claim behind. After a cancellation, or with a log that does not answer, the
+        claim stays: the next owner's claim ends it. What the release itself fails with is raised after a clean
+        exit, and noted on the error otherwise.
+        """
+        cancelled = error is not None and not isinstance(error, Exception)
+        if self._over is not None or cancelled or isinstance(error, _NO_RELEASE):
+            return
+        try:
+            await self.release("" if error is None else type(error).__name__)
+        except TracklogError as failed:
+            if error is None:
+                raise
+            error.add_note(f"{self.trajectory_id!r} could not be released: {failed}")
 
     async def claim_and_read_back(self) -> None:
         """Writes the claim and waits for the log's word on it. Called once, by `EventProducer.claim`."""

@@ -9,6 +9,7 @@
     |   +-- RangeError            an offset range that makes no sense
     |   +-- InvalidTool           a tool declared so that it cannot be kept to
     |   +-- ToolOutsideSession    a tool was called directly: nothing would be recorded first
+    |   +-- BlobTooLarge          more bytes than one blob may have
     +-- LogError                  the log or a topic on it                             exit 3
     |   +-- LogUnavailable        nobody answered within the bound
     |   +-- LogFormatError        the file is newer than this program, or not a log
@@ -54,6 +55,7 @@
     |   +-- StoreConflict         the stored position moved under the writer
     +-- RegistryError             the schema registry                                  exit 3
     |   +-- SchemaIncompatible    a schema that its subject's other versions do not allow
+    +-- OutputError               a file or stream that takes no more                exit 3
     +-- StackError                the local stack could not be started                 exit 3
 
 `definite` answers one question about a write: did it surely not happen? True means it did not; False
@@ -103,6 +105,9 @@ class InvalidTool(InputError): ...
 
 
 class ToolOutsideSession(InputError): ...
+
+
+class BlobTooLarge(InputError): ...
 
 
 class LogError(TracklogError):
@@ -251,6 +256,10 @@ class RegistryError(TracklogError):
 
 
 class SchemaIncompatible(RegistryError): ...
+
+
+class OutputError(TracklogError):
+    exit_code = 3
 
 
 class StackError(TracklogError):

@@ -205,5 +205,20 @@ def test_a_copy_into_the_source_or_its_installation_needs_force(log: Log) -> Non
             check_target(Topics(), TOPIC, target, force=False)
         check_target(Topics(), TOPIC, target, force=True)
     check_target(Topics(), TOPIC, "elsewhere", force=False)
-    with pytest.raises(TopicMissing):
+    with pytest.raises(TopicMissing) as caught:
         TopicCopy(log, "elsewhere")
+    assert "apply" not in caught.value.hint, "applying the topics of this installation would not make it"
+    with pytest.raises(TopicMissing) as caught:
+        TopicCopy(log, "other.events")
+    assert "--prefix other topics apply" in caught.value.hint
+
+
+def test_a_copy_onto_records_needs_force(log: Log) -> None:
+    make_topics(log, "copy", 1)
+    first = next(replay(log, TOPIC, resolve(log, TOPIC), ALL)).record
+    assert TopicCopy(log, "copy.events").append_all([first]) == 1
+
+    with pytest.raises(InputError, match="holds 1 records already"):
+        TopicCopy(log, "copy.events")
+
+    assert TopicCopy(log, "copy.events", force=True).append_all([first]) == 1

@@ -17,7 +17,7 @@ import pytest
 
 from tracklog.infra import blobs as blobs_module
 from tracklog.infra.blobs import BlobStore, hash_of, open_blobs
-from tracklog.schemas.errors import BlobAltered, BlobError, BlobMissing
+from tracklog.schemas.errors import BlobAltered, BlobError, BlobMissing, BlobTooLarge
 
 S3 = os.environ.get("TRACKLOG_TEST_S3", "")
 """Endpoint and bucket of an S3 service for tests, `http://HOST:PORT/BUCKET`."""
@@ -86,7 +86,7 @@ def test_one_byte_too_many_is_refused_and_the_limit_itself_is_not(
 
     assert store.get(store.put(b"x" * 9)) == b"x" * 9
     assert store.get(store.put(b"x" * 10)) == b"x" * 10
-    with pytest.raises(BlobError, match="larger than BLOB_BYTES_MAX=10"):
+    with pytest.raises(BlobTooLarge, match="larger than BLOB_BYTES_MAX=10"):
         store.put(b"x" * 11)
 
 

@@ -25,3 +25,9 @@ def test_stored_layout_never_changes() -> None:
 def test_damaged_headers_are_an_error(cut: int) -> None:
     with pytest.raises(LogFormatError):
         decode_headers(encode_headers((("name", b"value"),))[:-cut])
+
+
+@pytest.mark.parametrize("found", [None, "text", b"", b"\x01", 7])
+def test_what_a_damaged_file_gives_for_headers_is_an_error(found: object) -> None:
+    with pytest.raises(LogFormatError):
+        decode_headers(found)  # type: ignore[arg-type]

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from tracklog.infra.log.kafka import KafkaLog
-from tracklog.infra.log.kafka_config import HarmlessLines, KafkaConfig, KafkaStats
+from tracklog.infra.log.kafka_config import KafkaConfig, KafkaStats, client_logger
 from tracklog.infra.log.kafka_errors import append_error
-from tracklog.schemas.errors import AppendRefused, AppendUnknown, RecordTooLarge, SettingsError
+from tracklog.schemas.errors import AppendRefused, AppendUnknown, LogUnavailable, RecordTooLarge, SettingsError
 
 CODES = {name: code for name, code in vars(KafkaError).items() if isinstance(code, int)}
 DEFINITE = {
@@ -107,10 +107,32 @@ def test_client_error_is_counted_without_its_secrets() -> None:
     assert stats.last_error == "_AUTHENTICATION: *** was wrong"
 
 
-def test_harmless_lines_are_lowered_and_others_are_not() -> None:
-    def level(message: str) -> int:
-        record = logging.LogRecord("tracklog.kafka.client", logging.WARNING, "", 0, message, (), None)
-        return record.levelno if HarmlessLines().filter(record) else logging.DEBUG
+def test_the_lines_of_the_client_are_seen_only_by_who_asks_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    client_logger.error("FAIL: Connect to 127.0.0.1:1 failed")
+    assert not caplog.records
+    with caplog.at_level(logging.DEBUG, logger=client_logger.name):
+        client_logger.error("FAIL: Connect to 127.0.0.1:1 failed")
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG]
 
-    assert level("GETPID: Broker: Coordinator load in progress: retrying") == logging.DEBUG
-    assert level("Disconnected") == logging.WARNING
+
+@pytest.mark.parametrize(
+    ("servers", "reason"),
+    [("127.0.0.1:1", "Connection refused"), ("no-such-host.invalid:9092", "Failed to resolve")],
+)
+def test_a_broker_that_does_not_answer_is_an_error_that_says_why(
+    servers: str, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = KafkaLog(servers, options={})
+    try:
+        with pytest.raises(LogUnavailable, match=f"does not answer: .*{reason}"):
+            log.ping(1)
+    finally:
+        log.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_that_all_brokers_are_down_is_no_reason() -> None:
+    config = KafkaConfig("h:9092", {}, KafkaStats())
+    config.note_error(KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error"))
+    config.note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert config.reason == "SASL authentication error"

@@ -173,10 +173,14 @@ def test_an_outage_is_waited_for_and_nothing_is_lost(log: MemoryLog, error: Exce
     ends = fill(log, 30)
     owner = Ledger()
     owner.faults = [error] * 3
+    told: list[Exception | None] = []
+    loop = loop_of(log, owner)
+    loop.on_outage = told.append
 
-    loop_of(log, owner).drain()
+    loop.drain()
 
     assert owner.offsets == in_order(ends)
+    assert told == [error, None], "once when it begins and once when it is over"
 
 
 def test_an_outage_longer_than_the_bound_ends_the_loop(log: MemoryLog) -> None:
@@ -227,8 +231,12 @@ class Following:
 
     def __init__(self, loop: PartitionLoop) -> None:
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=loop.run, args=("t.group", self.stop), daemon=True)
+        self.returned: dict[int, int] | None = None
+        self.thread = threading.Thread(target=self._run, args=(loop,), daemon=True)
         self.thread.start()
+
+    def _run(self, loop: PartitionLoop) -> None:
+        self.returned = loop.run("t.group", self.stop)
 
     def end(self) -> None:
         self.stop.set()
@@ -253,6 +261,17 @@ def test_a_member_that_joins_takes_its_share_and_each_record_is_folded_once(log:
     second.end()
     assert owner.offsets == in_order(ends)
     assert owner.owned == joined.owned == set()
+
+
+def test_the_positions_at_the_end_outlive_the_ownership(log: MemoryLog) -> None:
+    ends = fill(log, 20)
+    owner = Ledger()
+    running = Following(loop_of(log, owner))
+    assert wait_until(lambda: owner.stored == ends, 20)
+
+    running.end()
+
+    assert (running.returned, owner.owned) == (ends, set())
 
 
 def test_what_was_read_before_a_revocation_and_not_folded_is_left_to_the_next_owner(log: MemoryLog) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tracklog.infra.stack.embedded import embedded_redis
 from tracklog.infra.stack.process import Lifetime, ProcessIdentity, ServerProcess, wait_until
 from tracklog.schemas.errors import StackError
 
@@ -140,3 +141,20 @@ def test_signals_to_one_that_does_not_run_are_an_error_and_stopping_it_is_not(se
 def test_waiting_has_a_bound() -> None:
     assert not wait_until(lambda: False, 0.05)
     assert wait_until(lambda: True, 0.0)
+
+
+def test_what_cannot_be_written_is_an_error_that_names_it_and_leaves_no_server(tmp_path: Path) -> None:
+    server = ServerProcess("server", tmp_path / "home")
+    (tmp_path / "home" / "server.pid.partial").mkdir(parents=True)
+
+    with pytest.raises(StackError, match=r"server\.pid\.partial cannot be written: Is a directory"):
+        server.spawn(WAITS, lifetime="parent")
+
+    assert wait_until(lambda: not server.running, 5)
+    server.kill()
+
+
+def test_a_home_that_cannot_be_written_is_named_by_the_embedded_redis(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StackError, match=r"file.* cannot be written"), embedded_redis(tmp_path / "file" / "redis"):
+        pass

@@ -141,7 +141,9 @@ def test_a_run_is_named_by_task_and_trial_else_by_its_id_else_by_its_content() -
     assert isinstance(by_id, Run)
     assert by_id.trajectory_id == "7"
     assert by_content.trajectory_id == f"airline-{by_content.source[:16]}"
-    assert again == by_content
+    assert isinstance(again, Run)
+    assert (by_content.file, by_content.line, again.line) == ("a/airline_runs.jsonl", 3, 4)
+    assert again.model_copy(update={"line": 3}) == by_content
 
 
 def test_labels_reward_model_and_metadata_are_taken() -> None:

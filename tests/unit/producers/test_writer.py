@@ -24,7 +24,7 @@ from tracklog.schemas.errors import (
     TrajectoryFaulty,
     Undecided,
 )
-from tracklog.schemas.events import OwnershipClaimed, TaskEnded, ToolIntent
+from tracklog.schemas.events import OwnershipClaimed, OwnershipReleased, TaskEnded, ToolIntent
 from tracklog.schemas.limits import EVENT_BYTES_MAX
 from tracklog.schemas.values import Body, Driver, Effect, Ending, InboxId, Place
 
@@ -290,3 +290,33 @@ async def test_seq_zero_epoch_zero_is_the_first_claim() -> None:
         await producer.claim("t-1", owner="a", driver=Driver.LIBRARY)
         first = read_accepted(log, "t-1")[0]
     assert (first.envelope.seq, first.envelope.epoch, first.envelope.prev_hash) == HEAD_ONE
+
+
+async def test_a_writer_releases_at_the_end_of_its_block_and_when_the_block_fails() -> None:
+    async with writing() as (log, producer):
+        async with await producer.claim("t", owner="a", driver=Driver.LIBRARY) as writer:
+            await writer.append(start())
+        with pytest.raises(ZeroDivisionError):
+            async with await producer.claim("t", owner="a", driver=Driver.LIBRARY):
+                raise ZeroDivisionError
+        async with await producer.claim("t", owner="a", driver=Driver.LIBRARY) as writer:
+            await writer.release("by hand")
+        assert [e.body.reason for e in read_accepted(log, "t") if isinstance(e.body, OwnershipReleased)] == [
+            "",
+            "ZeroDivisionError",
+            "by hand",
+        ]
+
+
+async def test_a_writer_that_was_overtaken_or_cancelled_releases_nothing() -> None:
+    async with writing() as (log, producer), writing(store=log.store) as (_, other):
+        writer = await producer.claim("t", owner="a", driver=Driver.LIBRARY)
+        await other.claim("t", owner="b", driver=Driver.LIBRARY)
+        await writer.append(start())
+        with pytest.raises(Fenced):
+            async with writer:
+                await writer.confirm()
+        with pytest.raises(asyncio.CancelledError):
+            async with await producer.claim("t", owner="a", driver=Driver.LIBRARY):
+                raise asyncio.CancelledError
+        assert {e.name for e in read_accepted(log, "t")} == {"OwnershipClaimed"}

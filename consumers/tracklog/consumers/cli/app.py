@@ -10,6 +10,7 @@ import typer.core
 import typer.main
 
 from tracklog.consumers.cli.command import root_options
+from tracklog.consumers.cli.streams import guarded_streams
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "See it work: import recorded runs, list, show, verify and replay them."),
@@ -27,8 +28,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 """Command -> its module here, and its line in the help."""
 
 EXIT_CODES: Final = """\b
-Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 log, Redis or blobs unavailable ·
-4 outcome unknown · 5 fenced · 70 client fatal · 130 interrupted"""
+Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 log, Redis, blobs or output unavailable ·
+4 outcome unknown · 5 fenced · 70 client fatal · 130 interrupted · 141 pipe closed"""
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -85,4 +86,5 @@ def root(
 
 def main() -> None:
     """Entry point of `tracklog`."""
-    app()
+    with guarded_streams():
+        app()

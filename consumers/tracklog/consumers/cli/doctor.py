@@ -16,6 +16,7 @@ def doctor(run: Run) -> None:
 
     Looks at versions, the log, topic settings, clocks, Redis with its eviction policy, and the blob store (into which
     it puts one small blob). Writes no event. Exit code 1 when something is wrong.
+    With --json also prints all settings, secrets masked.
 
     \b
     Example:
@@ -28,7 +29,8 @@ def doctor(run: Run) -> None:
             run.faulty()
         _tell(run, check)
     if run.as_json:
-        run.out.json({"ok": run.exit_code == 0, "checks": [check._asdict() for check in checks]})
+        found = [check._asdict() for check in checks]
+        run.out.json({"ok": run.exit_code == 0, "checks": found, "settings": run.settings.public()})
 
 
 def _tell(run: Run, check: Check) -> None:

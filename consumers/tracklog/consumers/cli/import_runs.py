@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,11 +13,14 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.output import Advance
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.importing import import_into
-from tracklog.consumers.wiring import check_topic, opened_log
+from tracklog.consumers.wiring import opened_log
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.collector import collect_rarely
-from tracklog.producers.importers.files import read_runs
+from tracklog.producers.importers.files import check_paths, read_runs
 from tracklog.producers.importers.report import ImportReport
+
+TOLD_MAX: Final = 20
+"""Runs named one by one, of each file and kind; --json names all."""
 
 app = new_app()
 
@@ -39,6 +44,7 @@ def import_command(
     Example:
       tracklog import runs/ more_runs.jsonl
     """
+    check_paths(paths)
     collect_rarely()
     clock = SystemClock()
     started, last = clock.monotonic_s(), ImportReport()
@@ -49,7 +55,6 @@ def import_command(
         last = report
 
     with opened_log(run.settings, make_topics=True, bulk=True) as log:
-        check_topic(log, run.settings)
         runs = read_runs(paths, agent=agent, model=model)
         try:
             with run.out.progress("importing runs", None) as advance:
@@ -65,17 +70,25 @@ def tell(run: Run, report: ImportReport, seconds: float) -> None:
     if run.as_json:
         run.out.json({**report_map(report), "seconds": round(seconds, 3)})
         return
-    for bad in report.refused:
-        run.out.warning(f"refused: {bad.file}:{bad.line}: {bad.reason}")
-    for conflict in report.conflicts:
-        run.out.warning(f"conflict: {conflict}")
-    for trajectory_id in report.taken:
-        run.out.note(f"{trajectory_id}: another importer is writing it at this moment")
+    for file, bad in groupby(report.refused, key=lambda one: one.file):
+        _tell_some(bad, run.out.warning, "refused: {}", f"refused in {file}")
+    _tell_some(report.conflicts, run.out.warning, "conflict: {}", "in conflict")
+    _tell_some(report.taken, run.out.note, "{}: another importer is writing it at this moment", "being written")
     run.out.text(
         f"{report.new} runs new, {report.resumed} resumed, {report.already} already in,"
         f" {len(report.refused)} refused, {len(report.conflicts)} in conflict;"
         f" {report.events} events durable in {seconds:.1f} s"
     )
+
+
+def _tell_some(items: Iterable[object], say: Callable[[str], None], text: str, what: str) -> None:
+    """The first of them, and how many more there are: a broken file of a million lines takes a screen."""
+    rest = iter(items)
+    for item in islice(rest, TOLD_MAX):
+        say(text.format(item))
+    more = sum(1 for _ in rest)
+    if more:
+        say(f"and {more} more {what}; all of them with --json")
 
 
 def report_map(report: ImportReport) -> dict[str, object]:

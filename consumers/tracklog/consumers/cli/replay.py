@@ -53,7 +53,7 @@ def events(
     to_topic: Annotated[
         str | None, typer.Option(metavar="NAME", help="Append to another topic of this log, as they are.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file; append even to the source.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file; append to any topic.")] = False,
 ) -> None:
     """Read events of a range again, without a group and without commits. Without a range: everything, to the end as
     it is now.
@@ -68,14 +68,9 @@ def events(
       tracklog replay events --trajectory airline-17-3 --where 'type == "ToolIntent"'
       tracklog replay events --from 2026-03-01T12:00:00Z --format jsonl --to-file day.jsonl
     """
-    if for_s is not None and not follow_on:
-        raise InputError("--for bounds --follow", hint="say --follow too")
     if sum((folded, to_file is not None, to_topic is not None)) > 1:
         raise InputError("--fold, --to-file and --to-topic exclude each other")
-    if follow_on and folded:
-        raise InputError("--fold and --follow exclude each other", hint="a fold is of a range that ends")
-    if follow_on and to is not None:
-        raise InputError("--to and --follow exclude each other", hint="--max and --for bound what is followed")
+    _check_following(follow_on, to, for_s, folded=folded)
     wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
     topic = run.settings.topic_names.events
     if to_topic is not None:
@@ -89,13 +84,18 @@ def events(
             _tell_nothing(run, told, ranges, wanted)
             return
         with ExitStack() as stack:
-            copy = None if to_topic is None else TopicCopy(log, to_topic)
-            sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force))
-            passed = _pass_on(
-                run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s
-            )
-        if max_events != 0:
-            _tell_nothing(run, passed, ranges, wanted)
+            copy = None if to_topic is None else TopicCopy(log, to_topic, force=force)
+            sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force, at_once=follow_on))
+            _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
+
+
+def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, folded: bool) -> None:
+    if for_s is not None and not follow_on:
+        raise InputError("--for bounds --follow", hint="say --follow too")
+    if follow_on and folded:
+        raise InputError("--fold and --follow exclude each other", hint="a fold is of a range that ends")
+    if follow_on and to is not None:
+        raise InputError("--to and --follow exclude each other", hint="--max and --for bound what is followed")
 
 
 def _pass_on(
@@ -109,8 +109,7 @@ def _pass_on(
     follow_on: bool,
     max_events: int | None,
     for_s: float | None,
-) -> int:
-    """How many were passed on."""
+) -> None:
     passed = 0
     found = replay(log, topic, ranges, wanted)
     if follow_on:
@@ -125,7 +124,8 @@ def _pass_on(
         if not follow_on:
             raise
         run.interrupted()  # the usual end of following: what was passed on is finished as any other
-    return passed
+    if max_events != 0:
+        _tell_nothing(run, passed, ranges, wanted)
 
 
 def _tell_ranges(run: Run, ranges: list[Range], *, follow_on: bool) -> None:

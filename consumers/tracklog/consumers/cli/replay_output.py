@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,10 +12,10 @@ from pathlib import Path
 from typing import IO, Final, Protocol
 
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.target_file import target_file
 from tracklog.consumers.copying import TopicCopy
 from tracklog.consumers.replay import Replayed
 from tracklog.consumers.summary import one_line, summary
-from tracklog.schemas.errors import InputError
 from tracklog.schemas.record_file import RecordFile
 from tracklog.schemas.state import State, dump_state
 
@@ -100,15 +98,18 @@ class TopicSink:
 
 @contextmanager
 def opened_sink(
-    run: Run, form: Format | None, path: Path | None, copy: TopicCopy | None, *, force: bool
+    run: Run, form: Format | None, path: Path | None, copy: TopicCopy | None, *, force: bool, at_once: bool
 ) -> Iterator[Sink]:
-    """The sink asked for; at the end everything is where it should be, and that is said."""
+    """The sink asked for; at the end everything is where it should be, and that is said.
+
+    `at_once`: a file gets each record as it comes.
+    """
     if copy is not None:
         topic_sink = TopicSink(copy)
         yield topic_sink
         _tell_copied(run, copy.finish(), topic_sink.left_out)
     elif path is not None:
-        with _replaced(path, force=force) as file:
+        with target_file(path, force=force, at_once=at_once) as file:
             yield from _file_sink(form or Format.JSONL, file)
         run.out.note(f"written to {path}")
     elif form is Format.PRETTY or (form is None and not run.as_json):
@@ -125,26 +126,6 @@ def _file_sink(form: Format, file: IO[bytes]) -> Iterator[Sink]:
     else:
         yield RawSink(file) if form is Format.RAW else JsonSink(file)
     file.flush()
-
-
-@contextmanager
-def _replaced(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
-    """A file that is there whole or not at all."""
-    if path.exists() and not force:
-        raise InputError(f"{path} exists", hint="name another file, or say --force to overwrite it")
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink()
-                raise
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _tell_copied(run: Run, copied: int, left_out: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from tracklog.infra.settings import Settings
 
 INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141
-"""What a shell reports of a program that nobody listens to any more."""
 
 
 class Run:
@@ -75,8 +71,5 @@ class Run:
         except KeyboardInterrupt:
             self.out.note("interrupted")
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
-            raise typer.Exit(PIPE_CLOSED) from None
         if self.exit_code:
             raise typer.Exit(self.exit_code)

@@ -32,12 +32,12 @@ def decode_headers(blob: bytes) -> Headers:
     """Raises LogFormatError for bytes that `encode_headers` did not write."""
     if blob == NO_HEADERS:
         return ()
-    start = 2 + blob[0] + (blob[1] << 8)
-    names, unpack = _fields(blob[2:start])
     try:
+        start = 2 + blob[0] + (blob[1] << 8)
+        names, unpack = _fields(blob[2:start])
         return tuple(zip(names, unpack(blob[start:])))  # noqa: B905 - unpack gives one value a name
-    except struct.error as error:
-        raise LogFormatError(f"record headers of {len(blob)} bytes are damaged") from error
+    except (struct.error, IndexError, TypeError) as error:  # a damaged file may give NULL or text for a BLOB
+        raise LogFormatError(f"record headers are damaged: {error}") from error
 
 
 @lru_cache(maxsize=_SHAPES_MAX)

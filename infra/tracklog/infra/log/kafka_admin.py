@@ -18,7 +18,7 @@ from tracklog.infra.log.kafka_config import QUICK_FETCH_WAIT_MS, KafkaConfig
 from tracklog.infra.log.kafka_errors import request_error
 from tracklog.infra.log.offsets import check_delete, check_partition
 from tracklog.infra.log.port import Bounds, TopicInfo
-from tracklog.schemas.errors import ClientFatal, LogUnavailable, SettingsError, TopicMissing
+from tracklog.schemas.errors import ClientFatal, LogError, LogUnavailable, SettingsError, TopicMissing
 from tracklog.schemas.topics import TopicSpec, barrier_of
 
 REQUEST_TIMEOUT_S: Final = 8.0
@@ -191,7 +191,7 @@ class KafkaAdmin:
                 KafkaError.POLICY_VIOLATION,
             ):
                 raise SettingsError(f"the topic {name} cannot be created: {error.args[0].str()}") from error
-            raise request_error(error.args[0], f"creating the topic {name}", self._url) from error
+            raise self._failed(error.args[0], f"creating the topic {name}") from error
         return True
 
     def _await_leaders(self, topic: str) -> None:
@@ -217,11 +217,11 @@ class KafkaAdmin:
                 return ask(left_s)
             except KafkaException as error:
                 if error.args[0].code() not in _NO_LEADER_YET:
-                    raise request_error(error.args[0], what, self._url) from error
+                    raise self._failed(error.args[0], what) from error
                 if time.monotonic() >= deadline:
                     raise LogUnavailable(
                         f"{what}: no leader answered at {self._url} within {REQUEST_TIMEOUT_S:g} s:"
-                        f" {error.args[0].str()}"
+                        f" {self._reason() or error.args[0].str()}"
                     ) from error
             finally:
                 self._consumer().poll(0)  # hands out log lines and errors, which would pile up
@@ -239,9 +239,21 @@ class KafkaAdmin:
         except FutureTimeoutError:
             raise self._silent(what, timeout_s) from None
         except KafkaException as error:
-            raise request_error(error.args[0], what, self._url) from error
+            raise self._failed(error.args[0], what) from error
         finally:
             self._admin.poll(0)
 
+    def _failed(self, error: KafkaError, what: str) -> LogError:
+        return request_error(error, what, self._url, self._reason())
+
     def _silent(self, what: str, timeout_s: float) -> LogUnavailable:
-        return LogUnavailable(f"{what}: {self._url} did not answer within {timeout_s:g} s")
+        reason = self._reason()
+        return LogUnavailable(
+            f"{what}: {self._url} did not answer within {timeout_s:g} s{': ' if reason else ''}{reason}",
+            hint="is the broker up and reachable?",
+        )
+
+    def _reason(self) -> str:
+        """The clients hand out what they know only when polled."""
+        self._admin.poll(0)
+        return self._config.reason

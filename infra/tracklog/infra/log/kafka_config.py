@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,12 +54,8 @@ _FIXED_WHY: Final[Mapping[str, str]] = {
 }
 _CLASSIC_ONLY: Final = frozenset({"session.timeout.ms", "heartbeat.interval.ms", "group.protocol.type"})
 _PROTOCOLS: Final = ("consumer", "classic")
-_HARMLESS: Final = (
-    "Coordinator load in progress",
-    "is a producer property and will be ignored",
-    "is a consumer property and will be ignored",
-    "ConsumerGroupHeartbeat fatal error: Broker: API version not supported",
-)
+_REASON_S: Final = 30.0
+"""An error older than this no longer explains why nobody answers; a broken connection is tried every two seconds."""
 
 
 @dataclass(slots=True)
@@ -73,18 +70,17 @@ class KafkaStats:
     commits_dropped: int = 0
 
 
-class HarmlessLines(logging.Filter):
-    """Lowers lines of librdkafka that tell of nothing to do, so that real ones are seen."""
+class LinesForDebugging(logging.Filter):
+    """Lowers the lines of librdkafka: it writes hundreds of them for one broker that is down. What they say that
+    matters comes by `error_cb`, is counted in KafkaStats and given as the reason in our own errors."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if any(text in record.getMessage() for text in _HARMLESS):
-            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
-            return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
-        return True
+        record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+        return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
 
 
 client_logger: Final = logging.getLogger("tracklog.kafka.client")
-client_logger.addFilter(HarmlessLines())
+client_logger.addFilter(LinesForDebugging())
 
 
 class KafkaConfig:
@@ -96,6 +92,7 @@ class KafkaConfig:
     def __init__(self, servers: str, options: Mapping[str, str], stats: KafkaStats) -> None:
         self.servers = _checked_servers(servers)
         self.stats = stats
+        self._reason: tuple[float, str] | None = None
         self._options = dict(options)
         for name in self._options:
             if name in _FIXED_WHY:
@@ -185,7 +182,17 @@ class KafkaConfig:
 
     def note_error(self, error: KafkaError) -> None:
         self.stats.errors += 1
-        self.stats.last_error = f"{error.name()}: {self.redact(error.str())}"
+        text = self.redact(error.str())
+        self.stats.last_error = f"{error.name()}: {text}"
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # comes after the error that says why
+            self._reason = (time.monotonic(), text)
+
+    @property
+    def reason(self) -> str:
+        """Why a broker does not answer, as far as the clients were told lately; may be empty."""
+        if self._reason is None or time.monotonic() - self._reason[0] > _REASON_S:
+            return ""
+        return self._reason[1]
 
     def _throttled(self, event: ThrottleEvent) -> None:
         self.stats.throttled += 1

@@ -50,6 +50,8 @@ FORBIDDEN: Final = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
+SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+"""Nobody answered; another error says why."""
 OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 NOT_OWNED: Final = frozenset(
     {
@@ -85,8 +87,8 @@ def append_error(error: KafkaError, topic: str, url: str) -> AppendError:
     )
 
 
-def request_error(error: KafkaError, what: str, url: str) -> LogError:
-    """The end of a request that reads or administers."""
+def request_error(error: KafkaError, what: str, url: str, reason: str = "") -> LogError:
+    """The end of a request that reads or administers. `reason` is what else is known of a broker's silence."""
     code = error.code()
     if error.fatal():
         return ClientFatal(f"{what} at {url}: {error.str()}")
@@ -94,4 +96,5 @@ def request_error(error: KafkaError, what: str, url: str) -> LogError:
         return TopicMissing(f"{what}: not at {url}", hint="create it: tracklog topics apply")
     if code in FORBIDDEN:
         return LogUnavailable(f"{what}: {url} does not allow it: {error.str()}", hint="check the ACLs")
-    return LogUnavailable(f"{what}: {url} does not answer: {error.str()}", hint="is the broker up and reachable?")
+    said = reason if reason and code in SILENCE else error.str()
+    return LogUnavailable(f"{what}: {url} does not answer: {said}", hint="is the broker up and reachable?")

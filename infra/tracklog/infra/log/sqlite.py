@@ -20,7 +20,7 @@ from tracklog.infra.log.port import Bounds, Delivered, GroupListener, Headers, T
 from tracklog.infra.log.record_size import check_record_size
 from tracklog.infra.log.sqlite_group import Heartbeats, SqliteGroup
 from tracklog.infra.log.sqlite_reader import SqliteReader, TopicSlots
-from tracklog.infra.log.sqlite_schema import SPAN, connect, open_file, read_error
+from tracklog.infra.log.sqlite_schema import READ_FAULTS, SPAN, connect, open_file, read_error
 from tracklog.infra.log.sqlite_writer import Append, SqliteWriter
 from tracklog.schemas.errors import ClientFatal, SettingsError, TopicMissing
 from tracklog.schemas.topics import TopicSpec
@@ -153,7 +153,7 @@ class SqliteLog:
                     return query(self._look_connection)
                 finally:
                     self._look_connection.execute("COMMIT")
-            except sqlite3.Error as error:
+            except READ_FAULTS as error:
                 raise read_error(self._path, error) from error
 
     def run(self, job: Callable[[sqlite3.Connection], T], timeout_s: float | None = None) -> T:

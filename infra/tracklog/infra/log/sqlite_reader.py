@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -13,7 +12,7 @@ from tracklog.infra.log.headers import decode_headers
 from tracklog.infra.log.offsets import check_partition, check_position
 from tracklog.infra.log.port import Bounds, Record
 from tracklog.infra.log.positions import Positions
-from tracklog.infra.log.sqlite_schema import SPAN, connect, read_error
+from tracklog.infra.log.sqlite_schema import READ_FAULTS, SPAN, connect, read_error
 from tracklog.infra.log.sqlite_writer import SqliteWriter
 
 _LOOK_FIRST_S: Final = 0.002
@@ -80,7 +79,7 @@ class SqliteReader(Positions):
                 return self._fetch_within(active, max_records)
             finally:
                 self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except READ_FAULTS as error:
             raise read_error(self._path, error) from error
 
     def _fetch_within(self, active: list[int], max_records: int) -> list[Record]:

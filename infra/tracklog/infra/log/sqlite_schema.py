@@ -6,6 +6,7 @@ and reading a partition is a range scan. The partitions of a topic get adjacent 
 
 from __future__ import annotations
 
+import json
 import secrets
 import sqlite3
 import threading
@@ -24,6 +25,11 @@ WAL_PAGES_MAX: Final = 2_000
 """Pages in the write-ahead log (16 MiB) before a commit also moves them into the file."""
 _MAGIC: Final = b"SQLite format 3\x00"
 _RETRY_S: Final = 0.01
+_CHECK_STEPS: Final = 10_000
+"""Instructions of SQLite between two looks at the clock."""
+READ_FAULTS: Final = (sqlite3.Error, LogFormatError, TypeError, LookupError, json.JSONDecodeError)
+"""What reading a damaged file may end in: SQLite gives back NULL, or no row, where the bytes make no sense."""
+DAMAGED_HINT: Final = "restore the file from a copy; `tracklog doctor` says what SQLite finds"
 
 _TABLES: Final = """
 CREATE TABLE installation (cluster_id TEXT NOT NULL) STRICT;
@@ -86,14 +92,36 @@ def connect(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
     return connection
 
 
-def read_error(path: Path, error: sqlite3.Error) -> LogError:
-    """What an error of SQLite means to somebody who opens or reads the log."""
+def read_error(path: Path, error: Exception) -> LogError:
+    """What one of READ_FAULTS means to somebody who opens or reads the log."""
+    if not isinstance(error, sqlite3.Error):
+        said = error.message if isinstance(error, LogFormatError) else f"{type(error).__name__}: {error}"
+        return LogFormatError(f"the log sqlite:{path} is damaged: {said}", hint=DAMAGED_HINT)
     code = primary_code(error)
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return LogFormatError(f"{path} is not a Tracklog log, or is damaged: {error}")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LogUnavailable(f"the log sqlite:{path} stays locked by another process", hint="end that process")
     return LogUnavailable(f"the log sqlite:{path} cannot be used: {error}")
+
+
+def damage(path: Path, *, bound_s: float) -> str | None:
+    """What SQLite finds wrong with the structure of the file: empty when it is sound, None when it could not look
+    at all of it within the bound. Raises LogFormatError, LogUnavailable (locked, cannot be opened).
+    """
+    deadline_s = time.monotonic() + bound_s
+    try:
+        connection = connect(path, busy_timeout_s=bound_s)
+        try:
+            connection.set_progress_handler(lambda: time.monotonic() > deadline_s, _CHECK_STEPS)
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        if primary_code(error) == sqlite3.SQLITE_INTERRUPT:
+            return None
+        raise read_error(path, error) from error
+    return "" if found == ["ok"] else "; ".join(" ".join(text.split()) for text in found)
 
 
 def primary_code(error: sqlite3.Error) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tracklog.infra.stack.process import wait_until
+from tracklog.infra.stack.process import wait_until, writing
 from tracklog.schemas.errors import StackError
 
 
@@ -15,11 +15,14 @@ from tracklog.schemas.errors import StackError
 def file_lock(path: Path, *, timeout_s: float, shared: bool = False) -> Iterator[None]:
     """Exclusive, or `shared` with others who say so.
 
-    Raises StackError that names the file when another process holds the lock for longer than the bound.
+    Raises StackError that names the file when it cannot be written, or another process holds the lock for longer
+    than the bound.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a")
+    with opened as handle:
 
         def taken() -> bool:
             try:

@@ -14,7 +14,7 @@ from tracklog.infra.stack import kafka_settings
 from tracklog.infra.stack.java import find_java
 from tracklog.infra.stack.kafka_probe import brokers_of
 from tracklog.infra.stack.ports import LOOPBACK, free_ports, port_is_free
-from tracklog.infra.stack.process import STOP_GRACE_S, Lifetime, ServerProcess, wait_until
+from tracklog.infra.stack.process import STOP_GRACE_S, Lifetime, ServerProcess, wait_until, writing
 from tracklog.schemas.errors import StackError
 
 JAVA_MAJOR_MIN: Final = 17
@@ -41,8 +41,9 @@ class KafkaNode:
         self._formatted = home / "formatted"
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        self.home.mkdir(parents=True, exist_ok=True)
-        self._properties.write_text(kafka_settings.as_properties(settings))
+        with writing(self._properties):
+            self.home.mkdir(parents=True, exist_ok=True)
+            self._properties.write_text(kafka_settings.as_properties(settings))
 
     def begin_format(self, cluster_id: str) -> subprocess.Popen[str] | None:
         """Starts StorageTool; None when the storage was formatted before."""
@@ -157,10 +158,11 @@ class KafkaServer:
         ports = free_ports(2 * self._count)
         self._ports = {n + 1: (ports[2 * n], ports[2 * n + 1]) for n in range(self._count)}
         self.cluster_id = self.cluster_id or _new_cluster_id()
-        self.home.mkdir(parents=True, exist_ok=True)
-        partial = self._cluster_path.with_suffix(".partial")
-        partial.write_text(json.dumps({"cluster_id": self.cluster_id, "ports": self._ports}))
-        partial.replace(self._cluster_path)
+        with writing(self._cluster_path):
+            self.home.mkdir(parents=True, exist_ok=True)
+            partial = self._cluster_path.with_suffix(".partial")
+            partial.write_text(json.dumps({"cluster_id": self.cluster_id, "ports": self._ports}))
+            partial.replace(self._cluster_path)
         self._name_nodes()
 
     def _start_nodes(self, idle: list[KafkaNode], timeout_s: float) -> None:

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -39,6 +40,18 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
             return False
         sleep(POLL_S)
     return True
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within it, a disk that is full or cannot be written is a StackError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise StackError(
+            f"{error.filename or path} cannot be written: {error.strerror or error}",
+            hint="free some space, or set `home` to a folder that can be written",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +137,7 @@ class ServerProcess:
         try:
             record = json.loads(self._pid_path.read_text())
             return ProcessIdentity(int(record["pid"]), str(record["started"]))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError):
             return None  # half-written by a crash: nothing may be killed on its word
@@ -143,12 +156,13 @@ class ServerProcess:
         """Starts the server, with this process's environment unless given one. It may not answer yet."""
         if self.running:
             raise StackError(f"{self.name} runs already as process {self.pid}", hint="stop it first")
-        self._release()
-        self.home.mkdir(parents=True, exist_ok=True)
+        with writing(self.home):
+            self._release()
+            self.home.mkdir(parents=True, exist_ok=True)
         pid = self._spawn_free(argv, env) if lifetime == "detached" else self._spawn_watched(argv, env, lifetime)
         self._identity = ProcessIdentity.of(pid)
         if self._identity is not None:
-            self._record(self._identity)
+            self._record_or_kill(self._identity)
 
     def _spawn_watched(self, argv: Sequence[str], env: Mapping[str, str] | None, lifetime: Lifetime) -> int:
         shared = lifetime == "shared"
@@ -186,6 +200,15 @@ class ServerProcess:
             raise StackError(f"{self.name} could not be started: {error}") from error
         _detached.append(child)
         return child.pid
+
+    def _record_or_kill(self, identity: ProcessIdentity) -> None:
+        """A server that nobody could find again must not stay."""
+        try:
+            with writing(self._pid_path):
+                self._record(identity)
+        except StackError:
+            identity.signal(signal.SIGKILL)
+            raise
 
     def _record(self, identity: ProcessIdentity) -> None:
         partial = self._pid_path.with_suffix(".pid.partial")

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from urllib.parse import quote
 
 from tracklog.infra.stack.ports import LOOPBACK, free_ports, port_is_free
-from tracklog.infra.stack.process import STOP_GRACE_S, Lifetime, ServerProcess, wait_until
+from tracklog.infra.stack.process import STOP_GRACE_S, Lifetime, ServerProcess, wait_until, writing
 from tracklog.schemas.errors import StackError
 
 START_TIMEOUT_S: Final = 20.0
@@ -83,7 +83,8 @@ class ValkeyServer:
             self._settle(timeout_s)
         if not self.process.running:  # also one that was ending just now
             executable = find_valkey()
-            self.home.mkdir(parents=True, exist_ok=True)
+            with writing(self.home):
+                self.home.mkdir(parents=True, exist_ok=True)
             for _ in range(PORT_TRIES):
                 self._choose_port()
                 self.process.spawn(self._command(executable), lifetime=self._lifetime)
@@ -100,7 +101,8 @@ class ValkeyServer:
     def _choose_port(self) -> None:
         if self._tcp and (self._port is None or not port_is_free(self._port)):
             self._port = free_ports(1)[0]
-            self._port_path.write_text(str(self._port))
+            with writing(self._port_path):
+                self._port_path.write_text(str(self._port))
 
     def _port_was_taken(self) -> bool:
         ended = self._tcp and not self.process.running

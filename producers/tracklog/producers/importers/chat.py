@@ -48,7 +48,7 @@ def parse_chat_jsonl(lines: Iterable[bytes], file: str, *, agent: str = "", mode
             continue
         found += 1
         try:
-            yield _run(load_record(data), file, agent, model)
+            yield _run(load_record(data), file, line, agent, model)
         except (ImportSourceError, ValidationError) as error:
             yield _named(file, line, data, error)
     if not found:
@@ -62,7 +62,7 @@ def _named(file: str, line: int, data: bytes, error: ImportSourceError | Validat
     return bad
 
 
-def _run(record: Record, file: str, agent: str, model: str) -> Run:
+def _run(record: Record, file: str, line: int, agent: str, model: str) -> Run:
     tau_bench = "task_id" in record and "trial" in record
     transcript = _read(message_list(record, MESSAGES), tau_bench)
     source, dataset, reward = source_of(record), stem(file), record.get("reward")
@@ -80,6 +80,8 @@ def _run(record: Record, file: str, agent: str, model: str) -> Run:
         steps=tuple(transcript.steps),
         result=orjson.dumps({"reward": reward}).decode() if reward is not None else None,
         recording=recording_of(record, MESSAGES),
+        file=file,
+        line=line,
     )
 
 

@@ -8,24 +8,24 @@ by the log, and the one that loses appends nothing that counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, TypeGuard
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
-from tracklog.producers.bodies import body_of
 from tracklog.producers.history import read_history
 from tracklog.producers.importers.plan import PlannedEvent, located, plan
-from tracklog.producers.importers.report import Conflict, ImportReport
+from tracklog.producers.importers.report import Conflict, ImportReport, SoFar
 from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.importers.standing import ALREADY, inbox_source, next_step
+from tracklog.producers.importers.storing import Storing
 from tracklog.producers.producer import TENANT_DEFAULT, EventProducer
 from tracklog.producers.writer import TrajectoryWriter
-from tracklog.schemas import events as ev
 from tracklog.schemas import limits
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
+    BlobTooLarge,
     ClaimLost,
     Fenced,
     InvalidEvent,
@@ -34,7 +34,7 @@ from tracklog.schemas.errors import (
     TrajectoryFaulty,
 )
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Body, Driver, InboxId, Ref
+from tracklog.schemas.values import Driver, InboxId, Ref
 
 CONCURRENCY_DEFAULT: Final = 32
 RUNS_BATCH_MAX: Final = 512
@@ -43,21 +43,9 @@ STEPS_BATCH_MAX: Final = 50_000
 """Steps of those runs held in memory."""
 INTERRUPT_WAIT_S: Final = 5.0
 """After an interrupt: how long to wait for the reports of what is under way."""
-ENVELOPE_BYTES: Final = 8 * 1024
-"""Room left in an event for everything that is no body."""
 
 History = Callable[[str], Sequence[Event]]
 """The accepted events of a trajectory, in order; may block."""
-
-_BODY_FIELDS: Final[Mapping[type[ev.EventBody], str]] = {
-    ev.TaskStarted: "task",
-    ev.Observed: "value",
-    ev.MessageReceived: "message",
-    ev.ModelReplied: "reply",
-    ev.ToolIntent: "arguments",
-    ev.ToolResult: "output",
-    ev.TaskEnded: "result",
-}
 
 
 async def import_runs(
@@ -85,6 +73,7 @@ async def import_runs(
             await importing.batch(batch, concurrency)
         await importing.look_at_lost()
     finally:
+        importing.freeze()
         importing.tell()
     return importing.report
 
@@ -115,14 +104,25 @@ class _Import:
     ) -> None:
         self.report = ImportReport()
         self._producer = producer
-        self._blobs = blobs
         self._history = history
         self._tenant = tenant
         self._owner = owner
-        self._limit = limit
+        self._storing = Storing(blobs, limit)
         self._on_progress = on_progress
         self._sources: dict[str, str] = {}
         self._lost: list[Run] = []
+        self._taken: list[str] = []
+        self._refused: list[BadRun] = []
+        self._conflicts: list[Conflict] = []
+        self.report = self.report._replace(
+            taken=SoFar(self._taken), refused=SoFar(self._refused), conflicts=SoFar(self._conflicts)
+        )
+
+    def freeze(self) -> None:
+        """Makes the report one that compares by what it says. Copies all of it, so once, at the end."""
+        self.report = self.report._replace(
+            taken=tuple(self._taken), refused=tuple(self._refused), conflicts=tuple(self._conflicts)
+        )
 
     def tell(self) -> None:
         if self._on_progress is not None:
@@ -159,13 +159,14 @@ class _Import:
             elif isinstance(found, str):
                 self._conflict(run, found)
             else:
-                self.report = self.report._replace(taken=(*self.report.taken, run.trajectory_id))
+                self._taken.append(run.trajectory_id)
+                self.report = self.report._replace(taken=SoFar(self._taken))
             self._producer.forget(run.trajectory_id)
 
     def _is_first(self, run: Run | BadRun) -> TypeGuard[Run]:
         """Whether this run is to be written: it could be read, and no run before it had its trajectory id."""
         if isinstance(run, BadRun):
-            self.report = self.report._replace(refused=(*self.report.refused, run))
+            self._refuse(run)
             return False
         before = self._sources.get(run.trajectory_id)
         if before is None:
@@ -185,21 +186,24 @@ class _Import:
             elif isinstance(found, str):
                 self._conflict(run, found)
             else:
-                await self._claim_and_write(run)
+                planned = plan(run)
+                self._storing.check(planned)
+                await self._claim_and_write(run, planned)
         except (ClaimLost, Fenced):
             self._lost.append(run)
+        except BlobTooLarge as error:
+            self._refuse(BadRun(file=run.file, line=run.line, reason=f"{run.trajectory_id}: {error.message}"))
         except (TrajectoryFaulty, RecordTooLarge, InvalidEvent) as error:
             self._conflict(run, error.message)
 
-    async def _claim_and_write(self, run: Run) -> None:
+    async def _claim_and_write(self, run: Run, planned: Sequence[PlannedEvent]) -> None:
         """Claims, looks again at what is in (another importer may have been here), writes the rest, releases."""
-        writer = await self._producer.claim(
+        async with await self._producer.claim(
             run.trajectory_id, owner=self._owner, driver=Driver.IMPORT, tenant=self._tenant, reason="import"
-        )
-        found = next_step(run, writer.state, self._tenant)
-        if isinstance(found, int):
-            await self._write(writer, run, found)
-        await writer.release()
+        ) as writer:
+            found = next_step(run, writer.state, self._tenant)
+            if isinstance(found, int):
+                await self._write(writer, run, planned, found)
         if isinstance(found, int):
             self._count(new=found == 0, resumed=found > 0)
         elif found == ALREADY:
@@ -207,25 +211,22 @@ class _Import:
         else:
             self._conflict(run, found)
 
-    async def _write(self, writer: TrajectoryWriter, run: Run, start: int) -> None:
+    async def _write(self, writer: TrajectoryWriter, run: Run, planned: Sequence[PlannedEvent], start: int) -> None:
         seqs = await self._seqs_before(run, start) if start > 0 else []
         source, first = inbox_source(run), writer.next_seq
         try:
-            for number, planned in enumerate(plan(run)[start:], start=start):
+            for number, one in enumerate(planned[start:], start=start):
                 appended = await writer.append(
-                    located(await self._store(planned), seqs),
-                    turn=planned.turn,
-                    causes=tuple(Ref(trajectory_id=run.trajectory_id, seq=seqs[step]) for step in planned.causes),
+                    located(await self._storing.store(one), seqs),
+                    turn=one.turn,
+                    causes=tuple(Ref(trajectory_id=run.trajectory_id, seq=seqs[step]) for step in one.causes),
                     inbox_id=InboxId(source=source, seq=number),
-                    ext=planned.ext,
+                    ext=one.ext,
                 )
                 seqs.append(appended.seq)
             await writer.confirm()
         except asyncio.CancelledError:
             await self._wait_for_reports(writer, first)
-            raise
-        except RecordTooLarge:
-            await writer.release("refused")
             raise
         self._count(events=writer.next_seq - first)
 
@@ -246,26 +247,6 @@ class _Import:
             raise InvalidEvent(f"only {len(seqs)} of its {start} imported steps are still in the log; it cannot go on")
         return seqs[:start]
 
-    async def _store(self, planned: PlannedEvent) -> ev.EventBody:
-        """Puts the texts that must be in the blob store there, and returns the event that names them."""
-        for text, media_type in planned.stores:
-            await asyncio.to_thread(self._blobs.put, text.encode(), media_type=media_type)
-        body = planned.body
-        field = _BODY_FIELDS.get(type(body))
-        whole: Body | None = None if field is None else getattr(body, field)
-        if field is None or whole is None or whole.size_bytes <= self._room(planned):
-            return body
-        cut = await asyncio.to_thread(body_of, whole.text, self._blobs, self._room(planned), whole.media_type)
-        return body.model_copy(update={field: cut})
-
-    def _room(self, planned: PlannedEvent) -> int:
-        """Bytes of a body that may stay in its event."""
-        if self._limit <= limits.BODY_INLINE_BYTES_MAX:
-            return self._limit
-        calls = planned.body.tool_calls if isinstance(planned.body, ev.ModelReplied) else ()
-        fixed = sum(len(call.arguments.encode()) for call in calls) + sum(map(len, planned.ext.values()))
-        return min(self._limit, max(0, limits.EVENT_BYTES_MAX - ENVELOPE_BYTES - fixed))
-
     def _count(self, *, new: int = 0, resumed: int = 0, already: int = 0, events: int = 0) -> None:
         now = self.report
         self.report = now._replace(
@@ -276,8 +257,12 @@ class _Import:
         )
 
     def _conflict(self, run: Run, reason: str) -> None:
-        conflict = Conflict(run.trajectory_id, reason)
-        self.report = self.report._replace(conflicts=(*self.report.conflicts, conflict))
+        self._conflicts.append(Conflict(run.trajectory_id, reason))
+        self.report = self.report._replace(conflicts=SoFar(self._conflicts))
+
+    def _refuse(self, bad: BadRun) -> None:
+        self._refused.append(bad)
+        self.report = self.report._replace(refused=SoFar(self._refused))
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -11,11 +11,19 @@ from tracklog.producers.importers import record
 from tracklog.producers.importers.chat import parse_chat_jsonl
 from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.importers.traj import parse_traj
+from tracklog.schemas.errors import ImportSourceError
 
 CHAT_ENDINGS: Final = (".jsonl", ".ndjson")
 TRAJ_ENDING: Final = ".traj"
 PACKED: Final = ".xz"
 SKIP_BYTES: Final = 1024 * 1024
+
+
+def check_paths(paths: Iterable[Path]) -> None:
+    """ImportSourceError that names the first path where nothing is."""
+    for path in paths:
+        if not path.exists():
+            raise ImportSourceError(f"{path}: no such file or folder")
 
 
 def read_runs(paths: Iterable[Path], *, agent: str = "", model: str = "") -> Iterator[Run | BadRun]:

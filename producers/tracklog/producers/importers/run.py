@@ -94,6 +94,7 @@ class Run(Value):
     `prompt` is the system prompt, None without one. `tools` are the tool schemas as JSON. `recording` is what the
     record holds beside its messages (`record.recording_of`), so that nothing is lost. `dataset` names the set
     of tools whose effects are known. `failed`, `reason` and `result` are how it ended, as far as it says.
+    `file` and `line` say where it was read, for messages; they are no part of what happened.
     """
 
     trajectory_id: TrajectoryId
@@ -110,6 +111,8 @@ class Run(Value):
     reason: Text = ""
     result: str | None = None
     recording: str = ""
+    file: str = ""
+    line: int = Field(default=0, ge=0)
 
 
 class BadRun(Value):

@@ -69,6 +69,7 @@ def _run(record: Record, name: str) -> Run:
         reason=status[:TEXT_FIELD_CHARS_MAX],
         result=_result(info),
         recording=recording_of(record, HISTORY),
+        file=name,
     )
 
 
