@@ -80,12 +80,17 @@ def ensure_writable(log: Log, specs: Iterable[TopicSpec]) -> None:
 def require_barrier(log: Log, topic: str, wanted: Barrier) -> Barrier:
     """The level that the topic gives, read from the topic. BarrierTooWeak when `wanted` is more than that."""
     found = log.describe(topic).barrier
+    check_barrier(topic, found, wanted)
+    return found
+
+
+def check_barrier(topic: str, found: Barrier, wanted: Barrier) -> None:
+    """BarrierTooWeak when `wanted` is more than the level `found` on the topic."""
     if BARRIER_ORDER.index(found) < BARRIER_ORDER.index(wanted):
         raise BarrierTooWeak(
             f"{topic} gives the barrier {found!r}, asked for was {wanted!r}",
             hint="'replicated' needs min.insync.replicas of 2 or more, 'fsync' needs flush.messages=1",
         )
-    return found
 
 
 def _same(wanted: str, found: str) -> bool:

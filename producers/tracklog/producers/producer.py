@@ -9,6 +9,7 @@ from typing import Final, Self
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import WriterSettings
+from tracklog.infra.topic_admin import check_barrier
 from tracklog.producers.deliveries import Deliveries
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.track import Track
@@ -16,7 +17,6 @@ from tracklog.producers.view import LogView
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas.codec import Encoded, Framing, single_object
 from tracklog.schemas.errors import (
-    BarrierTooWeak,
     ClaimLost,
     Fenced,
     InvalidEvent,
@@ -26,7 +26,7 @@ from tracklog.schemas.errors import (
 from tracklog.schemas.events import OwnershipClaimed
 from tracklog.schemas.limits import ACCEPTED_WINDOW
 from tracklog.schemas.state import State
-from tracklog.schemas.topics import BARRIER_ORDER, Barrier, Topics
+from tracklog.schemas.topics import Barrier, Topics
 from tracklog.schemas.values import Driver, check_trajectory_id
 
 TENANT_DEFAULT: Final = "default"
@@ -126,11 +126,8 @@ class EventProducer:
 
     def check_barrier(self, level: Barrier | None) -> None:
         """Raises BarrierTooWeak when more is asked for than the topic gives."""
-        if level is not None and BARRIER_ORDER.index(level) > BARRIER_ORDER.index(self._level):
-            raise BarrierTooWeak(
-                f"a barrier of level {level!r} was asked for; topic {self._topic} gives {self._level!r}",
-                hint="set min.insync.replicas to 2 or more, or flush.messages to 1, on the topic",
-            )
+        if level is not None:
+            check_barrier(self._topic, self._level, level)
 
     def entry(self, pipeline: Pipeline, seq: int, epoch: int, encoded: Encoded) -> Entry:
         """An event on its way; its report comes back to the pipeline."""
