@@ -32,10 +32,10 @@ class Agent:
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
     """Works on the task until the model asks for no call any more, and ends the trajectory. Returns the last text."""
     messages: list[Any] = [{"role": "user", "content": task}]
-    if agent.prompt is not None:
-        messages.insert(0, {"role": "system", "content": agent.prompt})
     for _ in range(agent.turns_max):
-        await session.build_context(messages)
+        prompt = session.prompt if session.prompt is not None else agent.prompt
+        system = [] if prompt is None else [{"role": "system", "content": prompt}]
+        await session.build_context([*system, *messages])
         reply = await session.call_model()
         messages.append(reply.message)
         if not reply.tool_calls:
