@@ -122,7 +122,8 @@ async def test_a_run_that_crosses_over_is_answered_as_recorded_and_goes_on_by_th
     assert counted.made == {"c2": 1, "c4": 1}
     (crossed,) = world.bodies(DriftCrossed)
     assert (crossed.old_model, crossed.new_model) == ("old", "new")
-    assert crossed.old_prompt != crossed.new_prompt and crossed.old_tools != crossed.new_tools
+    assert crossed.old_prompt != crossed.new_prompt
+    assert crossed.old_tools != crossed.new_tools
     task = state_of(world).task
     assert task is not None
     assert (task.model, task.prompt, task.tools, task.code_version) == (
@@ -167,7 +168,8 @@ async def test_a_crossing_that_is_killed_anywhere_is_written_once(cut: int, serv
     await world.run(model, **new)
 
     assert (len(world.bodies(DriftCrossed)), len(world.bodies(TaskEnded))) == (1, 1)
-    assert counted.made["c4"] == 1 and counted.made["c2"] <= 1
+    assert counted.made["c4"] == 1
+    assert counted.made["c2"] <= 1
     assert (await replayed(world, world.setup(model, **new))).clean
 
 
@@ -254,9 +256,7 @@ async def test_a_recorded_call_of_a_tool_that_is_gone_stands(service: tuple[Ledg
 
 
 @pytest.mark.parametrize("change", [{"task": "another"}, {"agent": "other"}])
-async def test_another_task_or_agent_is_another_trajectory(
-    change: dict[str, str], service: tuple[Ledger, str]
-) -> None:
+async def test_another_task_or_agent_is_another_trajectory(change: dict[str, str], service: tuple[Ledger, str]) -> None:
     _, url = service
     world = await killed(url)
     with pytest.raises(Diverged, match=f"another {next(iter(change))}"):

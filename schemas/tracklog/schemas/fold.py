@@ -275,9 +275,7 @@ def _drift(state: State, event: Event, body: ev.DriftCrossed) -> Changes:
     if state.task is None:
         return _irregular(state)
     code = event.envelope.ext.get(EXT_CODE, state.task.code_version)
-    task = state.task._replace(
-        model=body.new_model, prompt=body.new_prompt, tools=body.new_tools, code_version=code
-    )
+    task = state.task._replace(model=body.new_model, prompt=body.new_prompt, tools=body.new_tools, code_version=code)
     return {"task": task}
 
 
