@@ -35,6 +35,7 @@ TYPES: Final[Mapping[str, str]] = {
     "Decision": "A person's answer to a held call.",
     "Message": "A message to the agent.",
     "Cancel": "Asks for the trajectory to stop.",
+    "Retry": "Lets a stopped trajectory go on, after its cause was removed.",
     "TimerDue": "Says that a timer has run out.",
     "Settlement": "A person's word on a call in doubt.",
     "Annotation": "A judgement about the trajectory, a turn or a call.",

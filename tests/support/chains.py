@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tracklog.infra.log.port import Delivered, Headers, Log, Position
 from tracklog.schemas import events as ev
@@ -70,15 +70,9 @@ class Chain:
         self.epoch += 1
         return made
 
-    def add(
-        self,
-        body: ev.EventBody,
-        *,
-        turn: int = 0,
-        inbox_id: InboxId | None = None,
-        inbox_position: int | None = None,
-    ) -> Made:
-        made = self.peek(body, turn=turn, inbox_id=inbox_id, inbox_position=inbox_position)
+    def add(self, body: ev.EventBody, **stamp: Any) -> Made:
+        """`stamp` as `peek` takes it."""
+        made = self.peek(body, **stamp)
         self.seq, self.hash = self.seq + 1, made.hash
         self.records.append(made)
         return made
@@ -90,6 +84,7 @@ class Chain:
         turn: int = 0,
         inbox_id: InboxId | None = None,
         inbox_position: int | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> Made:
         """The record that `add` would give, without adding it: a rival's, a lost one."""
         stamp = Stamp(
@@ -103,6 +98,7 @@ class Chain:
             prev_hash=self.hash,
             inbox_id=inbox_id,
             inbox_position=inbox_position,
+            ext=ext if ext is not None else {},
         )
         encoded = encode_event(stamp, body, self.framing)
         return Made(self.trajectory_id.encode(), encoded.value, encoded.headers, encoded.hash)

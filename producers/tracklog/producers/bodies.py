@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 
 from tracklog.infra.blobs import BlobStore
-from tracklog.schemas.errors import BlobAltered
+from tracklog.schemas.errors import BlobAltered, BlobTooLarge
 from tracklog.schemas.values import Body
 
-__all__ = ["body_of", "cut_text", "whole_text"]
+__all__ = ["body_of", "cut_text", "delivered_body", "whole_text"]
 
 
 def body_of(text: str, blobs: BlobStore, limit: int, media_type: str = "") -> Body:
@@ -31,6 +31,20 @@ def body_of(text: str, blobs: BlobStore, limit: int, media_type: str = "") -> Bo
         media_type=media_type,
         stored=True,
     )
+
+
+def delivered_body(delivered: str, whole: str, blobs: BlobStore, media_type: str = "") -> Body:
+    """The body for a text of which less was given on; `delivered` may say so in words of its own.
+
+    Returns after the whole is durable. One that is too large for the blob store is kept as it was given on, no more.
+    """
+    data = whole.encode()
+    try:
+        blobs.put(data, media_type=media_type)
+    except BlobTooLarge:
+        return Body.of(delivered, media_type)
+    digest = hashlib.sha256(data).digest()
+    return Body(text=delivered, hash=digest, size_bytes=len(data), media_type=media_type, stored=True)
 
 
 def cut_text(data: bytes, limit: int) -> str:

@@ -188,12 +188,17 @@ class Calls:
 
 async def result_body(record: Record, call_id: str, outcome: Outcome, attempts: int) -> ev.ToolResult:
     """The event of an outcome."""
+    ran = outcome.ran
+    if ran.whole is None:
+        output = await record.body(ran.output, TEXT)
+    else:
+        output = await record.delivered(ran.output, ran.whole, TEXT)
     return ev.ToolResult(
         call_id=call_id,
-        status=outcome.ran.status,
-        output=await record.body(outcome.ran.output, TEXT),
+        status=ran.status,
+        output=output,
         settled=outcome.settled,
-        duration_ms=outcome.ran.duration_ms,
+        duration_ms=ran.duration_ms,
         attempts=attempts,
     )
 

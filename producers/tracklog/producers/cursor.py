@@ -200,6 +200,8 @@ def describe(body: ev.EventBody) -> str:
         return f"a context of {body.messages} messages with hash {body.context_hash.hex()[:16]}"
     if isinstance(body, ev.MessageReceived):
         return f"a message from {body.peer}: {_cut(body.message.text)}"
+    if isinstance(body, ev.Compacted):
+        return f"a summary of turns {body.first_turn} to {body.last_turn}"
     if isinstance(body, ev.ModelReplied):
         return f"a model call, answered with {_cut(body.reply.text)}"
     return name

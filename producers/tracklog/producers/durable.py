@@ -18,6 +18,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.history import Accepted, read_history
+from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import TEXT, Record
@@ -223,6 +224,6 @@ async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:
     if isinstance(error, Fenced):
         return
     try:
-        await pen.release(reason)
+        await pen.release(reason, parked=parked_of(error))
     except TracklogError as also:
         error.add_note(f"the trajectory could not be released: {also}")

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas.errors import TrajectoryEnded
 from tracklog.schemas.events import EventBody
+from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.values import Ref
 
 __all__ = ["EndedPen", "Pen", "WriterPen"]
@@ -61,11 +62,11 @@ class WriterPen:
                 await self.writer.confirm()
                 self._confirmed = last
 
-    async def release(self, reason: str = "") -> None:
+    async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
         """Gives the trajectory back. Raises Fenced when something that was appended is not part of it."""
         async with self._turns:
             await self.writer.confirm()  # a barrier alone does not tell an owner that it was overtaken
-            await self.writer.release(reason)
+            await self.writer.release(reason, parked=parked)
 
 
 class EndedPen:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from tracklog.infra.blobs import BlobStore
-from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.cursor import Cursor, Recorded
 from tracklog.producers.pen import Pen
 from tracklog.producers.strand import Strand
@@ -81,6 +81,10 @@ class Record:
         if len(clean) <= INLINE_WORK_CHARS_MAX:
             return body_of(clean, self._blobs, self._limit, media_type)
         return await asyncio.to_thread(body_of, clean, self._blobs, self._limit, media_type)
+
+    async def delivered(self, text: str, whole: str, media_type: str) -> Body:
+        """The body for a text that was given on cut; all of it is stored."""
+        return await asyncio.to_thread(delivered_body, text, whole, self._blobs, media_type)
 
     async def whole(self, body: Body) -> str:
         """All of a body's text."""

@@ -22,6 +22,7 @@ import orjson
 from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
+from tracklog.producers.divergence import Divergence
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
@@ -198,6 +199,26 @@ class Session:
             return str(uuid.UUID(bytes=self._setup.entropy.nonce(), version=4))
 
         return uuid.UUID(await self._observe(ObservedKind.ID, "uuid", run))
+
+    async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
+        """A message that stands for the messages of these turns: the summary as it was once made, or made now."""
+        asked = f"a summary of turns {first_turn} to {last_turn}"
+        with self._record.strand.ordered(asked):
+            found = self._record.next_ordered(ev.Compacted, asked)
+            if found is None:
+                self._record.check_live(asked)
+                summary = await self._record.body(await summarize(), TEXT)
+                body = ev.Compacted(
+                    first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
+                )
+                seq = await self._record.write(body)
+            else:
+                body, seq = found.body, found.seq
+        if (body.first_turn, body.last_turn) != (first_turn, last_turn):
+            raise self._record.cursor.broken(Divergence(self.turn, seq, describe(body), asked))
+        message = {"role": "user", "content": await self._record.whole(body.summary)}
+        self._assembly.know(seen_hash(message), seq)
+        return message
 
     async def end(self, result: object = None, *, ending: Ending = Ending.COMPLETED, reason: str = "") -> None:
         """Ends the trajectory for good; it has ended when this returns. `result` is JSON.

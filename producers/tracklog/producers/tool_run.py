@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from pydantic import BaseModel
@@ -40,11 +40,13 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a call. `output` is what the model is given, at most `output_bytes_max` bytes of UTF-8."""
+    """What became of a call. `output` is what the model is given, at most `output_bytes_max` bytes of UTF-8; where
+    that is not all, `whole` is everything."""
 
     status: ResultStatus
     output: str
     duration_ms: int = 0
+    whole: str | None = field(default=None, repr=False)
 
     @property
     def known(self) -> bool:
@@ -94,8 +96,11 @@ async def run_tool(
     if clock.now_us() >= context.deadline_us:
         return Ran(ResultStatus.EXPIRED, "the call was not started: its deadline had passed")
     ended = await _bounded(lambda: tool.call(context, arguments), tool.timeout_s)
-    status, text = _judged(tool, ended, output_bytes_max)
-    return Ran(status, text, duration_ms=round((clock.monotonic_s() - began) * 1000))
+    status, said = _judged(tool, ended)
+    text = _SURROGATES.sub("\ufffd", said)
+    output = _fitted(text, output_bytes_max)
+    duration_ms = round((clock.monotonic_s() - began) * 1000)
+    return Ran(status, output, duration_ms, whole=None if output == text else text)
 
 
 async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, output_bytes_max: int) -> Probed:
@@ -139,18 +144,18 @@ async def _ending(call: Callable[[], Awaitable[Any]]) -> _Ended:
         return _Ended(error=error)
 
 
-def _judged(tool: Tool, ended: _Ended | None, output_bytes_max: int) -> tuple[ResultStatus, str]:
+def _judged(tool: Tool, ended: _Ended | None) -> tuple[ResultStatus, str]:
     if ended is None:
         return ResultStatus.TIMEOUT, f"no answer within {tool.timeout_s:g} s; whether it was done is not known"
     if ended.error is not None:
         status = _status(ended.error)
-        return status, _fitted(_told(status, ended.error), output_bytes_max)
+        return status, _told(status, ended.error)
     try:
         text = _text(ended.value)
     except Exception as error:  # noqa: BLE001 - what a tool returns may raise anything when it is read
         said = f"the tool returned {type(ended.value).__name__}, which is not JSON: {_named(error)}"
-        return ResultStatus.ERROR, _fitted(said, output_bytes_max)
-    return ResultStatus.OK, _fitted(text, output_bytes_max)
+        return ResultStatus.ERROR, said
+    return ResultStatus.OK, text
 
 
 def _status(error: BaseException) -> ResultStatus:

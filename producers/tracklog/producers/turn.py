@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracklog.producers.assembly import Message
 from tracklog.producers.models import Model
 from tracklog.producers.policy import AllowAll, Policy
 from tracklog.producers.session import Reply, Result, Session
 from tracklog.producers.tools import ToolSet
+from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import Ending
 
-__all__ = ["Agent", "run_turns"]
+__all__ = ["Agent", "Compaction", "run_turns"]
 
 TURNS_MAX: Final = 100
+
+Summarize = Callable[[Sequence[Message]], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """When a context has more than `messages_max` messages, those between the task and its last `keep` become one
+    summary.
+
+    A reply stays with the results of its calls. The summary is recorded as it was made, and never made again.
+    """
+
+    summarize: Summarize
+    messages_max: int = 200
+    keep: int = 50
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep < self.messages_max:
+            raise InvalidEvent(
+                f"a compaction that keeps {self.keep} of {self.messages_max} messages", hint="0 < keep < messages_max"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +51,7 @@ class Agent:
     policy: Policy = field(default_factory=AllowAll)
     prompt: str | None = None
     turns_max: int = TURNS_MAX
+    compaction: Compaction | None = None
 
 
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
@@ -35,6 +60,8 @@ async def run_turns(session: Session, agent: Agent, task: str) -> str:
     if agent.prompt is not None:
         messages.insert(0, {"role": "system", "content": agent.prompt})
     for _ in range(agent.turns_max):
+        if agent.compaction is not None:
+            messages = await compacted(session, agent.compaction, messages)
         await session.build_context(messages)
         reply = await session.call_model()
         messages.append(reply.message)
@@ -44,6 +71,21 @@ async def run_turns(session: Session, agent: Agent, task: str) -> str:
         messages += [result.message for result in await call_all(session, reply)]
     await session.end(ending=Ending.FAILED, reason=f"no end within {agent.turns_max} turns")
     return ""
+
+
+async def compacted(session: Session, compaction: Compaction, messages: list[Any]) -> list[Any]:
+    """The messages, with a summary in the place of the older ones when they have become too many."""
+    if len(messages) <= compaction.messages_max:
+        return messages
+    first = 2 if messages[0]["role"] == "system" else 1
+    cut = len(messages) - compaction.keep
+    while cut > first and messages[cut]["role"] == "tool":
+        cut -= 1
+    if cut <= first + 1:
+        return messages
+    older = messages[first:cut]
+    summary = await session.compact(1, session.turn, lambda: compaction.summarize(older))
+    return [*messages[:first], summary, *messages[cut:]]
 
 
 async def call_all(session: Session, reply: Reply) -> list[Result]:

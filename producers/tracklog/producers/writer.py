@@ -29,6 +29,7 @@ from tracklog.schemas.errors import (
     Undecided,
 )
 from tracklog.schemas.events import EventBody, OwnershipClaimed, OwnershipReleased
+from tracklog.schemas.lifecycle import EXT_PARKED, Parked
 from tracklog.schemas.stamp import Stamp, trajectory_prefix
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier
@@ -58,13 +59,23 @@ class Appended(NamedTuple):
 class TrajectoryWriter:
     """The owner's hand on one trajectory. Made by `EventProducer.claim`; not to be shared between tasks."""
 
-    def __init__(self, producer: EventProducer, state: State, claim: OwnershipClaimed, tenant: str) -> None:
+    def __init__(
+        self,
+        producer: EventProducer,
+        state: State,
+        claim: OwnershipClaimed,
+        tenant: str,
+        *,
+        inbox_id: InboxId | None = None,
+        inbox_position: int | None = None,
+    ) -> None:
         self.trajectory_id: Final = state.trajectory_id
         self.tenant: Final = tenant
         self.state: State = state
         """As accepted at the claim, then at the latest `confirm`."""
         self._producer = producer
         self._claim = claim
+        self._claim_takes = (inbox_id, inbox_position)
         self._key = state.trajectory_id.encode()
         self._prefix = trajectory_prefix(state.trajectory_id, tenant)
         self._epoch = state.head.epoch
@@ -135,10 +146,14 @@ class TrajectoryWriter:
         self.state = track.state
         return track.state
 
-    async def release(self, reason: str = "") -> None:
-        """Barrier, `OwnershipReleased`, barrier. The writer cannot be used afterwards."""
+    async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
+        """Barrier, `OwnershipReleased`, barrier. The writer cannot be used afterwards.
+
+        `parked` says why it is let go of, for whoever decides when it goes on.
+        """
         await self.barrier()
-        await self.append(OwnershipReleased(owner=self._claim.owner, nonce=self._claim.nonce, reason=reason))
+        body = OwnershipReleased(owner=self._claim.owner, nonce=self._claim.nonce, reason=reason)
+        await self.append(body, ext=_NO_EXT if parked is None else {EXT_PARKED: parked.value})
         await self.barrier()
         self._end(InvalidEvent(f"the writer of {self.trajectory_id!r} has released it", hint="claim it again"))
         self._producer.forget(self.trajectory_id)
@@ -165,7 +180,7 @@ class TrajectoryWriter:
 
     async def claim_and_read_back(self) -> None:
         """Writes the claim and waits for the log's word on it. Called once, by `EventProducer.claim`."""
-        claim = self._chain(self._claim, self._turn, (), 0, None, None, _NO_EXT)
+        claim = self._chain(self._claim, self._turn, (), 0, *self._claim_takes, _NO_EXT)
         await self._send(claim)
         await self.barrier()
         track = await self._producer.track_of(self.trajectory_id)

@@ -33,6 +33,12 @@
     |   +-- Diverged              the program asks for something else than is recorded
     |   +-- PersonNeeded          a call may have happened, and only a person can say
     |   +-- StillInDoubt          a call may have happened, and it is too early to know exit 4
+    |   +-- SessionWaits          nothing is wrong: somebody else must speak first
+    |   |   +-- ApprovalNeeded    a held call waits for a decision
+    |   |   +-- NothingReceived   a message is waited for
+    |   +-- Cancelled             somebody cancelled the trajectory
+    |   +-- Stuck                 the same call with the same arguments, again and again
+    |   +-- DriftRefused          model, prompt, tools or code are others, and that was not to be crossed
     |   +-- SessionMisused        calls in an order that no record could be read back in
     +-- ToolError                 raised by a tool, to say more than that it failed
     |   +-- ToolExpired           the deadline had passed before anything was sent
@@ -185,6 +191,24 @@ class PersonNeeded(SessionError): ...
 class StillInDoubt(SessionError):
     definite = False
     exit_code = 4
+
+
+class SessionWaits(SessionError): ...
+
+
+class ApprovalNeeded(SessionWaits): ...
+
+
+class NothingReceived(SessionWaits): ...
+
+
+class Cancelled(SessionError): ...
+
+
+class Stuck(SessionError): ...
+
+
+class DriftRefused(SessionError): ...
 
 
 class SessionMisused(SessionError): ...

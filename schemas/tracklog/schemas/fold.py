@@ -12,7 +12,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.head import Judgement, Verdict, advance, judge
-from tracklog.schemas.lifecycle import CALL, OPEN_INTENT, TRAJECTORY, CallStatus, step_of
+from tracklog.schemas.lifecycle import CALL, EXT_PARKED, OPEN_INTENT, TRAJECTORY, CallStatus, Parked, step_of
 from tracklog.schemas.state import Call, Fault, MessageRef, State, Task, Timer
 from tracklog.schemas.values import EditOp, InboxId
 
@@ -114,6 +114,16 @@ def _move_call(state: State, call_id: str, step: str, **fields: Any) -> Changes:
     return {"calls": _put(state.calls, call_id, call._replace(status=after, **fields))}
 
 
+def _claimed(state: State, event: Event, body: ev.OwnershipClaimed) -> Changes:
+    return {} if state.ended else {"parked": "", "tries": state.tries + 1, "reason": ""}
+
+
+def _released(state: State, event: Event, body: ev.OwnershipReleased) -> Changes:
+    if state.ended:
+        return {}
+    return {"parked": event.envelope.ext.get(EXT_PARKED, Parked.LEFT.value), "tries": 0, "reason": body.reason}
+
+
 def _task_started(state: State, event: Event, body: ev.TaskStarted) -> Changes:
     task = Task(
         driver=body.driver,
@@ -130,13 +140,14 @@ def _task_started(state: State, event: Event, body: ev.TaskStarted) -> Changes:
         conversation_id=body.conversation_id,
         on_behalf_of=body.on_behalf_of,
         code_version=body.code_version,
+        budgets=body.budgets,
     )
     return {"task": task}
 
 
 def _context_built(state: State, event: Event, body: ev.ContextBuilt) -> Changes:
     context = apply_edits(state.context, body)
-    changes: Changes = {"context": context}
+    changes: Changes = {"context": context, "tries": 0}
     return changes if len(context) == body.messages else {**changes, **_irregular(state)}
 
 
@@ -161,7 +172,7 @@ def _model_replied(state: State, event: Event, body: ev.ModelReplied) -> Changes
         output_tokens=_sum(state.spent.output_tokens, body.usage.output_tokens),
         cost_micro_usd=_sum(state.spent.cost_micro_usd, body.cost_micro_usd),
     )
-    changes: Changes = {"spent": spent}
+    changes: Changes = {"spent": spent, "tries": 0}
     if body.model_served:
         changes["model_served"] = body.model_served
     if body.tool_calls:
@@ -277,6 +288,8 @@ def _ended(state: State, event: Event, body: ev.TaskEnded) -> Changes:
 
 
 _HANDLERS: Final[Mapping[type, Callable[[State, Event, Any], Changes]]] = {
+    ev.OwnershipClaimed: _claimed,
+    ev.OwnershipReleased: _released,
     ev.TaskStarted: _task_started,
     ev.ContextBuilt: _context_built,
     ev.ModelReplied: _model_replied,

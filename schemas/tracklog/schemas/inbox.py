@@ -60,6 +60,13 @@ class Cancel(InboxBody):
     reason: Text = ""
 
 
+class Retry(InboxBody):
+    """Lets a stopped trajectory go on: its cause was removed."""
+
+    by: Name
+    reason: Text = ""
+
+
 class TimerDue(InboxBody):
     timer_id: Name
     due_at: Micros | None = None
@@ -85,5 +92,5 @@ class Annotation(Judgement, InboxBody):
 
 
 INBOX_TYPES: Final[Mapping[str, type[InboxBody]]] = {
-    cls.__name__: cls for cls in (Submit, Outcome, Decision, Message, Cancel, TimerDue, Settlement, Annotation)
+    cls.__name__: cls for cls in (Submit, Outcome, Decision, Message, Cancel, Retry, TimerDue, Settlement, Annotation)
 }

@@ -51,6 +51,26 @@ class ApprovalStatus(StrEnum):
     EXPIRED = "expired"
 
 
+class Parked(StrEnum):
+    """Why an owner let go of a trajectory that has not ended; in `ext` of its release, under EXT_PARKED."""
+
+    LEFT = "left"
+    MOVED = "moved"
+    APPROVAL = "approval"
+    MESSAGE = "message"
+    PERSON = "person"
+    DOUBT = "doubt"
+    DIVERGED = "diverged"
+    DRIFT = "drift"
+    STUCK = "stuck"
+    POISON = "poison"
+    FAILED = "failed"
+
+
+EXT_PARKED: Final = "parked"
+STOPPED: Final = frozenset({Parked.DIVERGED, Parked.DRIFT, Parked.STUCK, Parked.POISON, Parked.FAILED})
+"""Goes on only when somebody says so; every other reason ends by itself, or by what comes into the inbox."""
+
 _T = TrajectoryStatus
 _C = CallStatus
 _A = ApprovalStatus

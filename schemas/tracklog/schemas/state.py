@@ -15,8 +15,8 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter
 
 from tracklog.schemas.head import EMPTY_HEAD, Head
-from tracklog.schemas.lifecycle import ENDED, OPEN_INTENT, CallStatus, TrajectoryStatus
-from tracklog.schemas.values import ZERO_HASH, Driver, Effect, Place, Ref
+from tracklog.schemas.lifecycle import ENDED, OPEN_INTENT, STOPPED, CallStatus, TrajectoryStatus
+from tracklog.schemas.values import ZERO_HASH, Budgets, Driver, Effect, Place, Ref
 
 _EMPTY: Final[Mapping[Any, Any]] = {}
 
@@ -38,6 +38,7 @@ class Task(NamedTuple):
     conversation_id: str | None
     on_behalf_of: str | None
     code_version: str
+    budgets: Budgets = Budgets()
 
 
 class Call(NamedTuple):
@@ -92,7 +93,11 @@ class MessageRef(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything known of one trajectory."""
+    """Everything known of one trajectory.
+
+    `parked`: why its last owner let go of it, "" while it is owned. `tries`: claims since it last got on, or was let
+    go of: those of owners that died.
+    """
 
     trajectory_id: str
     tenant: str = ""
@@ -110,6 +115,8 @@ class State(NamedTuple):
     inbox: Mapping[str, int] = _EMPTY
     inbox_position: int | None = None
     reason: str = ""
+    parked: str = ""
+    tries: int = 0
     events: int = 0
     annotations: int = 0
     checkpoint_seq: int | None = None
@@ -138,6 +145,8 @@ class State(NamedTuple):
             return "faulty"
         if self.ended:
             return self.status.value
+        if self.parked in STOPPED:
+            return self.parked
         statuses = {call.status for call in self.calls.values()}
         if CallStatus.ESCALATED in statuses or CallStatus.IN_DOUBT in statuses:
             return "in doubt"
@@ -149,7 +158,7 @@ class State(NamedTuple):
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, Ref):
+    if isinstance(value, Ref | Budgets):
         return value.model_dump()
     if hasattr(value, "_asdict"):
         return value._asdict()

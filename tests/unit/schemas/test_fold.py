@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.support.chains import Chain, Made
 from tests.support.writing import call_events, start
 from tracklog.schemas.codec import Event, decode_event
-from tracklog.schemas.events import EventBody, ModelReplied, TimerFired, TimerSet, ToolIntent
+from tracklog.schemas.events import EventBody, ModelReplied, OwnershipReleased, TimerFired, TimerSet, ToolIntent
 from tracklog.schemas.fold import TOTAL_MAX, fold, fold_all
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import EXT_PARKED, CallStatus, Parked
 from tracklog.schemas.state import State, Timer, dump_state, load_state
 from tracklog.schemas.values import Body, Effect, Place, ToolCall, Usage
 
@@ -74,3 +74,27 @@ def test_an_event_whose_body_cannot_be_read_here_is_accepted_and_counted_unknown
 
 def _decoded(made: Made) -> Event:
     return decode_event(made.key, made.value, made.headers)
+
+
+def test_a_release_says_why_until_somebody_claims() -> None:
+    chain = Chain("t-1")
+    chain.claim()
+    chain.add(start())
+    released = OwnershipReleased(owner="agent", nonce=bytes(16), reason="a person must look")
+    chain.add(released, ext={EXT_PARKED: Parked.STUCK.value})
+    parked = fold_all(State("t-1"), map(_decoded, chain.records))
+    assert (parked.parked, parked.reason, parked.summary) == ("stuck", "a person must look", "stuck")
+    chain.claim()
+    again = fold_all(State("t-1"), map(_decoded, chain.records))
+    assert (again.parked, again.reason, again.summary) == ("", "", "running")
+
+
+def test_owners_that_die_are_counted_until_one_gets_on() -> None:
+    chain = Chain("t-1")
+    chain.claim()
+    chain.add(start())
+    chain.claim()
+    chain.claim()
+    assert fold_all(State("t-1"), map(_decoded, chain.records)).tries == 3
+    chain.add(ModelReplied(reply=Body.of("hello")))
+    assert fold_all(State("t-1"), map(_decoded, chain.records)).tries == 0
