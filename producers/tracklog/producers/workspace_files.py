@@ -70,7 +70,7 @@ class Files:
                 elif not stat.S_ISDIR(status.st_mode) and not stat.S_ISLNK(status.st_mode):
                     skipped.append(path)
             with ThreadPoolExecutor(READERS) as pool:
-                entries = list(pool.map(lambda one: self._file(*one, store), files))
+                entries = list(pool.map(lambda one: self._file(one[0], one[1], store), files))
         except OSError as error:
             raise workspace_error("read", self.root, error) from error
         tree.update((path, entry) for (path, _), entry in zip(files, entries, strict=True) if entry is not None)
@@ -194,7 +194,8 @@ def workspace_error(verb: str, root: Path, error: OSError) -> WorkspaceError:
 
 
 def _stored(read: Callable[[int], bytes], mode: int, store: Store) -> Entry:
-    whole, size, chunks = hashlib.sha256(), 0, []
+    whole, size = hashlib.sha256(), 0
+    chunks: list[str] = []
     while True:
         part = read(CHUNK_BYTES)
         if not part and chunks:

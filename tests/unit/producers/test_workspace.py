@@ -214,9 +214,7 @@ def test_a_change_that_leaves_size_and_time_is_seen(root: Path, blobs: BlobStore
     assert workspace.snapshot().tree_hash != before.tree_hash
 
 
-def test_an_unchanged_file_is_not_read_again(
-    root: Path, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_file_is_not_read_again(root: Path, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given files that have not changed for a while, when another snapshot is taken, then none is opened."""
     clock = ManualClock(now_us=SystemClock().now_us() + 60_000_000)
     workspace = Workspace(root, "trip-1", blobs, clock)
