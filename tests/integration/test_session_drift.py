@@ -256,7 +256,7 @@ async def test_a_recorded_call_of_a_tool_that_is_gone_stands(service: tuple[Ledg
 
 
 @pytest.mark.parametrize("change", [{"task": "another"}, {"agent": "other"}])
-async def test_another_task_or_agent_is_another_trajectory(change: dict[str, str], service: tuple[Ledger, str]) -> None:
+async def test_another_task_or_agent_is_another_trajectory(change: dict[str, Any], service: tuple[Ledger, str]) -> None:
     _, url = service
     world = await killed(url)
     with pytest.raises(Diverged, match=f"another {next(iter(change))}"):
