@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import sys
-import time
+import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -74,7 +74,7 @@ class Points:
     def at(self, point: str) -> None:
         self._passed[point] += 1
         if point == self._job.point and self._passed[point] == self._job.occurrence:
-            time.sleep(self._job.pause_s)
+            threading.Event().wait(self._job.pause_s)  # where after the point it stops
             os.kill(os.getpid(), self._job.signal)
 
 
