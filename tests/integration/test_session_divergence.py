@@ -11,12 +11,12 @@ import pytest
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import Program, ScriptedModel, World, asks, new_world, says
 from tracklog.producers.divergence import Cause, Diverged, Divergence
-from tracklog.producers.policy import ALLOW, Decision, deny
+from tracklog.producers.policy import ALLOW, Decision, Situation, deny
 from tracklog.producers.replay import Report, replay
 from tracklog.producers.session import Session
 from tracklog.producers.tools import Tool
 from tracklog.producers.turn import call_all
-from tracklog.schemas.values import ToolCall
+from tracklog.schemas.values import Budgets, ToolCall
 
 SEEN = {"role": "user", "content": "book it"}
 
@@ -87,8 +87,9 @@ class Harness:
 
 class NothingOpaque:
     version = "strict"
+    budgets = Budgets()
 
-    def decide(self, call: ToolCall, tool: Tool) -> Decision:
+    def decide(self, call: ToolCall, tool: Tool, situation: Situation) -> Decision:
         return deny("no effects") if tool.name == "opaque" else ALLOW
 
 

@@ -15,6 +15,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "obstore": ("tracklog.infra.blob_objects",),
     "sqlite3": ("tracklog.infra.log.sqlite*",),
     "fastavro": ("tracklog.schemas.*",),
+    "cel": ("tracklog.schemas.condition",),
     "faust": ("tracklog.processors.faust*",),
     "deltalake": ("tracklog.consumers.export*",),
     "pyarrow": ("tracklog.consumers.export*",),

@@ -1,69 +1,15 @@
-"""Filters in CEL, the Common Expression Language: the only module that knows its library (DESIGN §12).
-
-A field that an event does not have makes the filter false for it: `body.tool == "book"` is asked of every event.
-"""
+"""Filters of commands (DESIGN §12)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-import cel
-
-from tracklog.schemas.errors import InputError
-
-_BOUND: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
-_UNDEFINED: Final = "Undefined variable"
-_NATIVE_ERRORS: Final = (ValueError, TypeError, RuntimeError)
+from tracklog.schemas.condition import Condition
 
 
-class Where:
-    """One compiled expression over a map. `sample` has every name that may be used, with a value of its type.
-
-    Raises InputError that names the expression: when it does not parse, uses a name that is not there, or does
-    not give true or false. So a bad expression is refused before anything is read.
-    """
+class Where(Condition):
+    """The condition that a command is given with `--where`."""
 
     def __init__(self, expression: str, sample: Mapping[str, Any]) -> None:
-        self.expression = expression
-        try:
-            self._program = cel.compile(expression)
-        except ValueError as error:
-            raise self._refused(_reason(error), "see https://cel.dev for the language") from error
-        self._check_names(sample)
-        self.matches(sample)
-
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        """Raises InputError when the expression cannot be applied to these fields (a type that does not fit)."""
-        try:
-            answer = self._program.execute(dict(fields))
-        except KeyError:
-            return False
-        except _NATIVE_ERRORS as error:
-            if self._lacks_a_name(fields) and _UNDEFINED in str(error):
-                return False
-            raise self._refused(_reason(error)) from error
-        if not isinstance(answer, bool):
-            raise self._refused(f"it gives {answer!r}", "write a condition, such as turn > 3")
-        return answer
-
-    def _lacks_a_name(self, fields: Mapping[str, Any]) -> bool:
-        return any(name not in fields for name in self._names)
-
-    def _check_names(self, sample: Mapping[str, Any]) -> None:
-        bound = set(_BOUND.findall(self.expression))
-        self._names = [name for name in self._program.variables() if name not in bound]
-        unknown = [name for name in self._names if name not in sample]
-        if unknown:
-            raise self._refused(f"there is no field {unknown[0]!r}", f"known are {', '.join(sorted(sample))}")
-
-    def _refused(self, reason: str, hint: str = "") -> InputError:
-        return InputError(f"--where {self.expression!r}: {reason}", hint=hint)
-
-
-def _reason(error: Exception) -> str:
-    """The library's words without its drawing of the place."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    found = re.search(r"ERROR: <input>:\d+:(\d+): (.*)", text)
-    return f"{found[2].partition(' expecting {')[0]} (at character {found[1]})" if found else text
+        super().__init__(expression, sample, "--where")

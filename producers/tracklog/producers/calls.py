@@ -1,6 +1,7 @@
 """The tool calls of a session: authorization, intent, effect, result (DESIGN §8, rule 11).
 
-Authorized     the policy's ruling; a tool that is not there or arguments that do not fit are refused by it
+Authorized     the policy's ruling; a tool that is not there or arguments that do not fit are refused by it, and so is
+               every call when a budget is used up. A held call waits for a person (`approvals.py`)
 ToolIntent     appended and read back as accepted; only then, and before its deadline, the tool is called
 ToolResult     what became of it, after it was settled when nobody knew
 """
@@ -12,18 +13,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tracklog.producers.approvals import Approvals
 from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
-from tracklog.producers.policy import Decision, deny
+from tracklog.producers.policy import Decision, Situation, deny
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.settle import Outcome, Settling, Standing
 from tracklog.producers.setup import Setup
+from tracklog.producers.spend import EXT_SPEND, Spend, Tally, exhausted, remaining
 from tracklog.producers.tool_run import Ran, check_arguments, no_such_tool
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import SessionMisused
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
-from tracklog.schemas.values import Effect, Place, ResultStatus, Ruling, Settled, ToolCall
+from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Ruling, Settled, ToolCall
 
 __all__ = ["Calls", "Result"]
 
@@ -44,6 +47,14 @@ class Result:
         return {"role": "tool", "tool_call_id": self.call_id, "content": self.output}
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The last word on a call before it is made: `instead` is its outcome when it is not made."""
+
+    instead: Outcome | None = None
+    request_hash: bytes | None = None
+
+
 class Calls:
     """Of one session: those proposed by the model so far, and how to make them."""
 
@@ -52,7 +63,9 @@ class Calls:
         self._record = record
         self._settling = settling
         self._proposed: dict[str, ToolCall] = {}
-        self._rulings: dict[str, ev.Authorized] = {}
+        self._words: dict[str, Word] = {}
+        self._approvals = Approvals(record, setup.clock)
+        self.tally: Final = Tally(record.cursor.recount, setup.clock)
         self.stands: Callable[[], bool] = lambda: False
         """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
         for tool in setup.tools:
@@ -75,21 +88,18 @@ class Calls:
         return tuple(out)
 
     async def authorize(self, call: ToolCall) -> bool:
-        """Whether the call may be made; the ruling is recorded once."""
-        self._check_proposed(call)
-        if call.call_id not in self._rulings:
-            self._rulings[call.call_id] = await self._rule(call)
-        return self._rulings[call.call_id].ruling is Ruling.ALLOW
+        """Whether the call may be made; the ruling is recorded once. Raises ApprovalNeeded for a held one."""
+        return (await self._word(call)).instead is None
 
     async def make(self, call: ToolCall) -> tuple[Result, int]:
         """(what became of the call, seq of its result)."""
-        allowed = await self.authorize(call)
-        if not allowed:
-            return await self._refused(call, self._rulings[call.call_id].rule)
+        word = await self._word(call)
+        if word.instead is not None:
+            return await self._unmade(call, word.instead)
         asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
         intent = self._record.of_call(ev.ToolIntent, call.call_id, asked)
         if intent is None:
-            return await self._live(call, asked)
+            return await self._live(call, asked, word)
         same = hashlib.sha256(call.arguments.encode("utf-8", "replace")).digest() == intent.body.arguments.hash
         if intent.body.tool != call.tool or not same:
             raise self._record.cursor.broken(Divergence(intent.turn, intent.seq, describe(intent.body), asked))
@@ -99,65 +109,90 @@ class Calls:
             raise SessionMisused(f"call {call.call_id!r} was intended and not settled", hint="open the session again")
         return _given(result)
 
-    async def _rule(self, call: ToolCall) -> ev.Authorized:
+    async def _word(self, call: ToolCall) -> Word:
+        self._check_proposed(call)
+        if call.call_id not in self._words:
+            self._words[call.call_id] = await self._last_word(call)
+        return self._words[call.call_id]
+
+    async def _last_word(self, call: ToolCall) -> Word:
+        ruled, decision = await self._rule(call)
+        if ruled.ruling is Ruling.ALLOW:
+            return Word()
+        if ruled.ruling is Ruling.DENY:
+            return Word(_refusal(ruled.rule))
+        resolved = await self._approvals.of(call, decision)
+        if resolved.choice is Choice.APPROVE:
+            return Word(request_hash=resolved.request_hash)
+        if resolved.answer is not None:
+            answer = await self._record.whole(resolved.answer)
+            return Word(Outcome(Ran(ResultStatus.OK, answer), Settled.PERSON))
+        return Word(
+            _refusal(f"by {resolved.approver}: {resolved.reason}" if resolved.reason else f"by {resolved.approver}")
+        )
+
+    async def _rule(self, call: ToolCall) -> tuple[ev.Authorized, Decision]:
+        """The recorded ruling or a new one, and the policy's decision now."""
         asked = f"an authorization of call {call.call_id!r}"
         stands = self.stands()
         found = self._record.of_call(ev.Authorized, call.call_id, asked)
-        if found is not None and stands:
-            return found.body
-        decision = self._decide(call)
-        ruling = Ruling.ALLOW if decision.allowed else Ruling.DENY
+        spend = None if found is None else self.tally.at(call.call_id)
+        spend = self.tally.now(self._record.turn) if spend is None else spend
+        decision = self._decide(call, spend)
         if found is not None:
-            if found.body.ruling is not ruling:
-                asked = f"{ruling.value} for call {call.call_id!r}: {decision.rule}"
+            if not stands and found.body.ruling is not decision.ruling:
+                asked = f"{decision.ruling.value} for call {call.call_id!r}: {decision.rule}"
                 raise self._record.cursor.broken(Divergence(found.turn, found.seq, describe(found.body), asked))
-            return found.body
+            return found.body, decision
         self._record.check_live(asked)
+        made = decision.ruling is not Ruling.DENY
+        if made:
+            self.tally.called()
         body = ev.Authorized(
             call_id=call.call_id,
-            ruling=ruling,
+            ruling=decision.ruling,
             policy_version=self._setup.policy.version,
             rule=decision.rule[:TEXT_FIELD_CHARS_MAX],
+            budget_remaining=remaining(self._setup.policy.budgets, spend._replace(tool_calls=spend.tool_calls + made)),
         )
-        await self._record.write(body)
-        return body
+        await self._record.write(body, ext={EXT_SPEND: spend.text})
+        return body, decision
 
-    def _decide(self, call: ToolCall) -> Decision:
+    def _decide(self, call: ToolCall, spend: Spend) -> Decision:
         tool = self._setup.tools.get(call.tool)
         if tool is None:
             return deny(f"{UNFIT}: {no_such_tool(call.tool, self._setup.tools).output}")
         arguments = check_arguments(tool, call.arguments)
         if isinstance(arguments, str):
             return deny(f"{UNFIT}: {arguments}")
-        return self._setup.policy.decide(call, tool)
+        used_up = exhausted(self._setup.policy.budgets, spend)
+        if used_up:
+            return deny(used_up)
+        return self._setup.policy.decide(call, tool, Situation(self.tally.tenant, self._setup.agent, spend))
 
-    async def _refused(self, call: ToolCall, rule: str) -> tuple[Result, int]:
-        asked = f"the refusal of call {call.call_id!r}"
+    async def _unmade(self, call: ToolCall, outcome: Outcome) -> tuple[Result, int]:
+        asked = f"the result of call {call.call_id!r}, which is not made"
         found = self._record.of_call(ev.ToolResult, call.call_id, asked)
         if found is not None:
             return _given(found)
         self._record.check_live(asked)
-        unfit = rule.startswith(UNFIT)
-        text = rule.removeprefix(f"{UNFIT}: ") if unfit else f"refused: {rule}"
-        return await self._close(
-            call, Outcome(Ran(ResultStatus.ERROR if unfit else ResultStatus.DENIED, text), Settled.DIRECT), 0
-        )
+        return await self._close(call, outcome, 0)
 
-    async def _live(self, call: ToolCall, asked: str) -> tuple[Result, int]:
+    async def _live(self, call: ToolCall, asked: str, word: Word) -> tuple[Result, int]:
         """Intent, read-back, effect, result."""
         tool = self._setup.tools.get(call.tool)
         if tool is None:
             raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
         self._record.check_live(asked)
         intended_us = self._setup.clock.now_us()
-        intent = await self._intent(call, tool)
+        intent = await self._intent(call, tool, word)
         seq = await self._record.write(intent)
         await self._record.pen.confirm(seq)
         standing = Standing(intent, call.arguments, seq, self._record.turn, appended_us=intended_us)
         outcome = await self._settling.first(tool, standing)
         return await self._close(call, outcome, standing.attempts)
 
-    async def _intent(self, call: ToolCall, tool: Tool) -> ev.ToolIntent:
+    async def _intent(self, call: ToolCall, tool: Tool, word: Word) -> ev.ToolIntent:
         return ev.ToolIntent(
             call_id=call.call_id,
             tool=tool.name,
@@ -168,6 +203,7 @@ class Calls:
             key_ttl_ms=_ttl_ms(tool),
             not_after=self._settling.not_after(tool),
             place=Place.INLINE,
+            request_hash=word.request_hash,
         )
 
     async def _close(self, call: ToolCall, outcome: Outcome, attempts: int) -> tuple[Result, int]:
@@ -206,6 +242,13 @@ async def result_body(record: Record, call_id: str, outcome: Outcome, attempts: 
         duration_ms=ran.duration_ms,
         attempts=attempts,
     )
+
+
+def _refusal(rule: str) -> Outcome:
+    """What the model is given of a call that was refused by this rule."""
+    unfit = rule.startswith(UNFIT)
+    text = rule.removeprefix(f"{UNFIT}: ") if unfit else f"refused: {rule}"
+    return Outcome(Ran(ResultStatus.ERROR if unfit else ResultStatus.DENIED, text), Settled.DIRECT)
 
 
 def _given(found: Recorded[ev.ToolResult]) -> tuple[Result, int]:

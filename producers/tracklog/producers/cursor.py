@@ -2,7 +2,7 @@
 
 What a program asks for is matched with what is recorded, never by position alone:
 
-    calls (Authorized, ToolIntent, ToolResult)   by call id: they may run side by side, in any order
+    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order
     steps and readings (Observed)                by kind, name and occurrence
     everything else                              in order: the next one must be of the kind asked for
 
@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.spend import Recount
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -40,7 +41,7 @@ ASIDE: Final = (
     ev.DriftCrossed,
 )
 """Written about a program's work, not asked for by it."""
-OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
+OF_CALLS: Final = (ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult)
 
 
 class Recorded(NamedTuple, Generic[B]):
@@ -65,6 +66,7 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
+        self.recount: Final = Recount()
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
@@ -159,6 +161,7 @@ class Cursor:
     def _keep(self, event: Event) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, envelope.seq)
+        self.recount.keep(event)
         if body is None:
             return
         own = [ref.seq for ref in envelope.causes if ref.trajectory_id == envelope.trajectory_id]
@@ -202,6 +205,10 @@ def describe(body: ev.EventBody) -> str:
         return f"{body.kind.value} {body.name!r}, occurrence {body.occurrence}"
     if isinstance(body, ev.Authorized):
         return f"{body.ruling.value} for call {body.call_id!r}"
+    if isinstance(body, ev.ApprovalRequested):
+        return f"a request to approve call {body.call_id!r}"
+    if isinstance(body, ev.ApprovalResolved):
+        return f"the decision about call {body.call_id!r}: {body.choice.value}"
     if isinstance(body, ev.ToolIntent):
         return f"call {body.call_id!r} of {body.tool} with {_cut(body.arguments.text)}"
     if isinstance(body, ev.ToolResult):

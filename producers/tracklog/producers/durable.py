@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tracklog.infra.log.port import Log
+from tracklog.producers.approvals import expire_requests
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.history import Accepted, read_history
@@ -81,8 +82,11 @@ async def durable(
     try:
         history = await _record_up_to(log, topic, writer.state)
         _check_drift(setup, history, writer.state)
+        changed = await expire_requests(pen, writer.state, setup.clock)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
+            changed = True
+        if changed:
             history = await _record_up_to(log, topic, await writer.confirm())
         session, record = _session(setup, trajectory_id, history, pen)
         await session.start()

@@ -4,41 +4,67 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
+from tracklog.producers.spend import Spend
 from tracklog.producers.tools import Tool
-from tracklog.schemas.values import ToolCall
+from tracklog.schemas.values import Budgets, Ruling, ToolCall
 
-__all__ = ["ALLOW", "AllowAll", "Decision", "Policy", "deny"]
+__all__ = ["ALLOW", "AllowAll", "Decision", "Policy", "Situation", "deny", "hold"]
 
 
 class Decision(NamedTuple):
-    """`rule` is in words; the model is given it when the call is refused."""
+    """`rule` is in words; the model is given it when the call is refused.
 
-    allowed: bool
+    Of a held call: who may decide (nobody named: anybody), until when, and what they are told.
+    """
+
+    ruling: Ruling
     rule: str = ""
+    may_approve: tuple[str, ...] = ()
+    expires_in_s: float | None = None
+    reason: str = ""
 
 
-ALLOW: Final = Decision(True)
+ALLOW: Final = Decision(Ruling.ALLOW)
 
 
 def deny(rule: str) -> Decision:
     """The call is not made, and the model is told why."""
-    return Decision(False, rule)
+    return Decision(Ruling.DENY, rule)
+
+
+def hold(
+    rule: str, *, may_approve: tuple[str, ...] = (), expires_in_s: float | None = None, reason: str = ""
+) -> Decision:
+    """The call waits until a person decides."""
+    return Decision(Ruling.HOLD, rule, may_approve, expires_in_s, reason)
+
+
+class Situation(NamedTuple):
+    """Where in which run a call is asked about."""
+
+    tenant: str = ""
+    agent: str = ""
+    spend: Spend = Spend()
 
 
 class Policy(Protocol):
-    """Rules on calls. `version` is recorded with every ruling."""
+    """Rules on calls. `version` is recorded with every ruling. A used-up budget refuses before the rules are asked."""
 
     @property
     def version(self) -> str: ...
 
-    def decide(self, call: ToolCall, tool: Tool) -> Decision:
-        """Reads nothing but its arguments."""
+    @property
+    def budgets(self) -> Budgets: ...
+
+    def decide(self, call: ToolCall, tool: Tool, situation: Situation) -> Decision:
+        """Reads nothing but its arguments. The call's arguments fit the tool's schema."""
 
 
 class AllowAll:
-    """Every call of a known tool with fitting arguments."""
+    """Every call of a known tool with fitting arguments, without limits."""
 
     version: Final = "allow-all"
+    budgets: Final = Budgets()
 
-    def decide(self, call: ToolCall, tool: Tool) -> Decision:
+    def decide(self, call: ToolCall, tool: Tool, situation: Situation) -> Decision:
         return ALLOW

@@ -28,6 +28,7 @@ from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.setup import Setup
+from tracklog.producers.spend import exhausted
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
@@ -90,6 +91,11 @@ class Session:
         """The prompt for the next context: the recorded one inside the record, then the one of the setup."""
         return self._in_force.shown.prompt
 
+    @property
+    def used_up(self) -> str:
+        """Which budget allows no further turn, in words; "" for none. Time is looked at before calls only."""
+        return exhausted(self._setup.policy.budgets, self._calls.tally.before_turn(self.turn))
+
     async def start(self) -> None:
         """Records what is to be done, by which versions of what. Called by whoever opens the session."""
         setup = self._setup
@@ -103,6 +109,7 @@ class Session:
             sampling=setup.sampling,
             prompt_template=prompt,
             tool_schemas=tools,
+            budgets=setup.policy.budgets,
             labels=setup.labels,
             code_version=setup.code_version,
         )
@@ -146,6 +153,7 @@ class Session:
             body, seq = (found.body, found.seq) if found is not None else await self._ask(messages, on_token)
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
+        self._calls.tally.replied(body)
         self._calls.propose(body.tool_calls)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
@@ -159,7 +167,8 @@ class Session:
     async def call_tool(self, call: ToolCall) -> Result:
         """Makes a call of the last reply: what became of it, for the model to see; whatever the tool does.
 
-        Raises PersonNeeded or StillInDoubt when nobody knows whether it happened, Diverged, Fenced.
+        Raises ApprovalNeeded while nobody has decided about a held call, PersonNeeded or StillInDoubt when nobody
+        knows whether it happened, Diverged, Fenced.
         """
         with self._record.strand.beside("a call"):
             result, seq = await self._calls.make(call)

@@ -55,9 +55,15 @@ class Agent:
 
 
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
-    """Works on the task until the model asks for no call any more, and ends the trajectory. Returns the last text."""
+    """Works on the task until the model asks for no call any more, and ends the trajectory. Returns the last text.
+
+    A budget of turns, tokens or money that is used up ends it as failed.
+    """
     messages: list[Any] = [{"role": "user", "content": task}]
     for _ in range(agent.turns_max):
+        if session.used_up:
+            await session.end(ending=Ending.FAILED, reason=session.used_up)
+            return ""
         messages = prompted(session.prompt if session.prompt is not None else agent.prompt, messages)
         if agent.compaction is not None:
             messages = await compacted(session, agent.compaction, messages)

@@ -1,0 +1,121 @@
+"""What a run has spent, and what is left of its budgets. Pure but for the clock it is given.
+
+A ruling is recorded with the spend that it was made at, so a replay rules from the same numbers in whatever order
+calls side by side are asked about. Time counts while a process works on the run: not while it waits for one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tracklog.infra.clock import Clock
+from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
+from tracklog.schemas.values import Budgets, Ruling
+
+__all__ = ["EXT_SPEND", "Recount", "Spend", "Tally", "exhausted", "remaining"]
+
+EXT_SPEND: Final = "spend"
+"""In the ext of an `Authorized`: the numbers of a `Spend`, in order, with spaces between."""
+
+
+class Spend(NamedTuple):
+    """So far. `turns` includes the present one, `tool_calls` those that were not refused."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    cost_micro_usd: int = 0
+    wall_ms: int = 0
+
+    @property
+    def text(self) -> str:
+        return " ".join(map(str, self))
+
+    @classmethod
+    def read(cls, text: str) -> Spend:
+        return cls(*map(int, text.split()))
+
+
+def exhausted(limits: Budgets, spend: Spend) -> str:
+    """Which budget does not allow one call more, in words; "" for none."""
+    for name, used in spend._asdict().items():
+        limit = getattr(limits, name)
+        if limit is not None and (used > limit if name == "turns" else used >= limit):
+            return f"budget {name} is used up: {min(used, limit)} of {limit}"
+    return ""
+
+
+def remaining(limits: Budgets, spend: Spend) -> Budgets | None:
+    """What is left, None for no limits at all."""
+    left = {
+        name: max(0, limit - used)
+        for name, used in spend._asdict().items()
+        if (limit := getattr(limits, name)) is not None
+    }
+    return Budgets(**left) if left else None
+
+
+class Recount:
+    """What the record says of a run's spend. Fed with its accepted events in order."""
+
+    def __init__(self) -> None:
+        self.tenant = ""
+        self.tool_calls = 0
+        self.wall_ms = 0
+        self.at: dict[str, Spend] = {}
+        """By call id: what the ruling on it was made at."""
+
+    def keep(self, event: Event) -> None:
+        """Takes an event in."""
+        self.tenant = event.envelope.tenant
+        if not isinstance(event.body, ev.Authorized):
+            return
+        self.tool_calls += event.body.ruling is not Ruling.DENY
+        text = event.envelope.ext.get(EXT_SPEND)
+        if text is not None:
+            spend = self.at[event.body.call_id] = Spend.read(text)
+            self.wall_ms = max(self.wall_ms, spend.wall_ms)
+
+
+class Tally:
+    """The spend of an open session: what the record says, and what came after it."""
+
+    def __init__(self, recount: Recount, clock: Clock) -> None:
+        self._recount = recount
+        self._clock = clock
+        self._since_s = clock.monotonic_s()
+        self._calls = 0
+        self._tokens = 0
+        self._cost_micro_usd = 0
+
+    @property
+    def tenant(self) -> str:
+        return self._recount.tenant
+
+    def replied(self, body: ev.ModelReplied) -> None:
+        """Takes in a reply that was given out, recorded or new."""
+        self._tokens += body.usage.input_tokens + body.usage.output_tokens
+        self._cost_micro_usd += body.cost_micro_usd or 0
+
+    def called(self) -> None:
+        """Takes in a call that is not recorded and was not refused."""
+        self._calls += 1
+
+    def at(self, call_id: str) -> Spend | None:
+        """What a recorded ruling was made at; None when that was not recorded with it."""
+        return self._recount.at.get(call_id)
+
+    def now(self, turn: int) -> Spend:
+        """For a ruling that is not recorded."""
+        return Spend(
+            turns=turn,
+            tool_calls=self._recount.tool_calls + self._calls,
+            tokens=self._tokens,
+            cost_micro_usd=self._cost_micro_usd,
+            wall_ms=self._recount.wall_ms + int((self._clock.monotonic_s() - self._since_s) * 1000),
+        )
+
+    def before_turn(self, turn: int) -> Spend:
+        """What a run has spent before its next turn, as far as the program's own place in the record says it."""
+        return Spend(turns=turn + 1, tokens=self._tokens, cost_micro_usd=self._cost_micro_usd)
