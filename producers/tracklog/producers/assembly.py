@@ -73,7 +73,7 @@ class Assembly:
     def _edits(self, step: _Step) -> Iterator[ContextEdit]:
         """One edit, or one for each trajectory whose events are added."""
         if step.op is not EditOp.ADD:
-            yield ContextEdit(op=step.op, count=step.count)
+            yield ContextEdit(op=step.op, count=step.many)
             return
         for inherited, places in groupby(step.places, lambda place: self._origin(place)):
             seqs = tuple(place if place >= 0 else self._places.ref(place).seq for place in places)
@@ -116,8 +116,8 @@ class Assembly:
                 out += step.places
                 continue
             if step.op is EditOp.KEEP:
-                out += [place for _, place in self._context[cursor : cursor + step.count]]
-            cursor += step.count
+                out += [place for _, place in self._context[cursor : cursor + step.many]]
+            cursor += step.many
         return out
 
 
@@ -125,7 +125,7 @@ class _Step(NamedTuple):
     """An edit by places."""
 
     op: EditOp
-    count: int = 0
+    many: int = 0
     places: tuple[int, ...] = ()
 
 
