@@ -269,7 +269,12 @@ async def test_a_fork_of_a_fork_begins_where_its_turn_is(turn: int, service: tup
     await run_fork(world, Other(), turn=2, changes=Changes(prompt="be brief"))
     made, model = dict(counted.made), Other("newest")
     world.die_at_append = 4
-    kept: dict[str, Any] = {"trajectory_id": "trip-1c", "origin": FORK, "turn": turn, "changes": Changes(prompt="be long")}
+    kept: dict[str, Any] = {
+        "trajectory_id": "trip-1c",
+        "origin": FORK,
+        "turn": turn,
+        "changes": Changes(prompt="be long"),
+    }
     assert await world.until_dead(run_fork(world, model, **kept))
     world.die_at_append = None
     await run_fork(world, model, **kept)
