@@ -23,6 +23,7 @@ from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
+from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
@@ -31,6 +32,7 @@ from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
+from tracklog.schemas.events import EventBody
 from tracklog.schemas.values import Body, Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
@@ -59,15 +61,22 @@ class Reply:
 class Session:
     """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
 
-    def __init__(self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False) -> None:
+    def __init__(
+        self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False, fork: Fork | None = None
+    ) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
-        self._assembly = Assembly()
+        self._fork = fork
+        self._assembly = Assembly(record.cursor.places)
+        self._all_inherited = True
         self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
+        self.fired: tuple[str, ...] = ()
+        """Timers that are due with the last context."""
+        self._timers: dict[str, int] = {}
         self._replies = 0
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
 
@@ -108,8 +117,21 @@ class Session:
         )
         with self._record.strand.ordered("the start"):
             seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+        if self._fork is not None:
+            await self._start_fork(self._fork, body)
         await self._in_force.open(seq)
         self._calls.stands = lambda: not self._in_force.own_tools
+
+    async def _start_fork(self, fork: Fork, body: ev.TaskStarted) -> None:
+        """The start of its own that a fork has beside the one that it inherits."""
+        if self._record.cursor.versions[-1][0].seq >= 0:
+            return
+        self._record.check_live("the start of a fork")
+        await fork.put(self._record)
+        await self._in_force.put()
+        body = body.model_copy(update={"origin": fork.origin, "inherited_turn": fork.turn})
+        place = await self._record.pen.append(body, turn=0, cause=-1, ext=fork.ext)
+        self._record.cursor.begin(place, body)
 
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
@@ -119,10 +141,15 @@ class Session:
         """
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
+            await self._record.take()
+            await self._fire()
             for shown in await self._in_force.newly():
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
             self._offered = self._in_force.shown.versions.tools
+            if self._all_inherited and not self._record.cursor.inheriting:
+                self._all_inherited = False
+                self._assembly.restart()
             for position in self._assembly.new(hashes):
                 seq = await self._hear(plain[position])
                 self._assembly.know(hashes[position], seq)
@@ -185,6 +212,35 @@ class Session:
 
         return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
 
+    async def receive(self) -> Message:
+        """The next message that somebody sent, for the next context; waits for it as long as the timing says.
+
+        Raises NothingReceived: leave with it, and the trajectory goes on when a message has come.
+        """
+        asked = "a message"
+        with self._record.strand.ordered(asked):
+            found = await self._record.received(asked, self._setup.timing.receive_wait_s)
+        message = {"role": found.body.role.value, "content": await self._record.whole(found.body.message)}
+        self._assembly.know(seen_hash(message), found.seq)
+        return message
+
+    async def send(self, peer: str, text: str) -> None:
+        """Records a message to somebody; the router brings it to them."""
+        body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
+        with self._record.strand.ordered("a message to be sent"):
+            await self._record.ordered(body, f"a message to {peer}", check=_same_sent)
+
+    async def sleep_turns(self, turns: int, name: str) -> None:
+        """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
+        if turns < 1 or name in self._timers:
+            raise SessionMisused(
+                f"a timer {name!r} over {turns} turns", hint="1 or more, under a name that no open timer has"
+            )
+        body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
+        with self._record.strand.ordered("a timer"):
+            await self._record.ordered(body, f"timer {name!r}", check=_same_timer)
+        self._timers[name] = self.turn + turns
+
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
 
@@ -245,6 +301,12 @@ class Session:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
 
+    async def _fire(self) -> None:
+        self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
+        for name in self.fired:
+            del self._timers[name]
+            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=_same_timer)
+
     async def _hear(self, message: Message) -> int:
         said = heard(message)
         body = ev.MessageReceived(
@@ -256,6 +318,11 @@ class Session:
     async def _ask(
         self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
     ) -> tuple[ev.ModelReplied, int]:
+        given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
+        if given is not None:
+            self._record.check_live("a model call")
+            body = await self._replied(given)
+            return body, await self._record.write(body)
         model = self._in_force.model
         self._record.check_live("a model call")
         tools = await self._in_force.definitions(self._offered)
@@ -313,6 +380,15 @@ def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
 def _same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
     same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
     return "" if same else "message"
+
+
+def _same_sent(recorded: ev.MessageSent, asked: ev.MessageSent) -> str:
+    same = (recorded.peer, recorded.message.hash) == (asked.peer, asked.message.hash)
+    return "" if same else "message"
+
+
+def _same_timer(recorded: EventBody, asked: EventBody) -> str:
+    return "" if recorded == asked else "timer"
 
 
 def _same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:

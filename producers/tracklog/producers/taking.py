@@ -21,7 +21,7 @@ from tracklog.producers.mailbox import Incoming, Mailbox
 from tracklog.producers.pen import WriterPen
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import CallStatus, TrajectoryStatus
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Choice, Settled
 
@@ -40,12 +40,18 @@ class Taking:
     """Of one open session. `messages` were taken and not given out; `resolved` are decisions by call."""
 
     def __init__(self, pen: WriterPen, mailbox: Mailbox, unfit: Unfit) -> None:
+        state = pen.writer.state
         self._pen = pen
         self._unfit = unfit
         self.mailbox: Final = mailbox
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
-        self.cancelled: str | None = None
+        self.cancelled: str | None = state.reason if state.status is TrajectoryStatus.CANCELLING else None
+
+    async def look(self) -> None:
+        """Takes everything that has come up to now."""
+        await self.mailbox.look()
+        await self.take()
 
     async def take(self) -> bool:
         """Takes what is there; False when nothing was. Raises what appending raises."""
