@@ -76,7 +76,8 @@ class Cursor:
         """Those recorded, each with the event that says so."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
-        self._cancelled = False
+        self.cancelled = False
+        """Somebody cancelled it: it ends where it was, and not by its program."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
@@ -203,11 +204,11 @@ class Cursor:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
         aside = isinstance(body, ASIDE) or (isinstance(body, ev.TimerFired) and envelope.inbox_id is not None)
-        self._cancelled = self._cancelled or isinstance(body, ev.CancelRequested)
+        self.cancelled = self.cancelled or isinstance(body, ev.CancelRequested)
         if isinstance(body, ev.MessageReceived) and came(event):
             self.mail.append(Recorded(place, envelope.turn, None, body))
             aside = True
-        if isinstance(body, ev.TaskEnded) and self._cancelled:
+        if isinstance(body, ev.TaskEnded) and self.cancelled:
             aside = True  # whoever obeyed the cancel wrote it, not the program
         if isinstance(body, ev.TaskStarted):
             aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
