@@ -80,15 +80,8 @@ async def durable(
     state = (await producer.prefetch([trajectory_id]))[trajectory_id]
     _check_driver(state, setup.driver)
     if state.ended:
-        _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
-        begun = await _begun(log, topic, trajectory_id, ended, fork)
-        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
-        await session.start()
-        try:
+        async with _over(producer, trajectory_id, log, topic, setup, fork) as session:
             yield session
-        finally:
-            session.close()
-            producer.forget(trajectory_id)
         return
     writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     pen = WriterPen(writer)
@@ -121,6 +114,22 @@ async def durable(
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
     await pen.release()
+
+
+@asynccontextmanager
+async def _over(
+    producer: EventProducer, trajectory_id: str, log: Log, topic: str, setup: Setup, fork: Fork | None
+) -> AsyncIterator[Session]:
+    """A session of a trajectory that has ended."""
+    _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
+    begun = await _begun(log, topic, trajectory_id, ended, fork)
+    session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
+    await session.start()
+    try:
+        yield session
+    finally:
+        session.close()
+        producer.forget(trajectory_id)
 
 
 async def answer_call(
