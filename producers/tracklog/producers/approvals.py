@@ -44,6 +44,13 @@ class Approvals:
         resolved = self._record.of_call(ev.ApprovalResolved, call.call_id, asked)
         if resolved is None:
             self._record.check_live(asked)
+            taking = self._record.taking
+            if taking is not None:
+                await taking.look()
+                if call.call_id in taking.resolved:
+                    seq, body = taking.resolved[call.call_id]
+                    self._record.strand.saw(seq)
+                    return body
             raise ApprovalNeeded(
                 f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is held "
                 f"by {decision.rule!r}",
@@ -96,8 +103,8 @@ async def decide_call(
     await pen.release("decided")
 
 
-async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> bool:
-    """Refuses held calls that nobody decided about in time; whether there were any."""
+async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> None:
+    """Refuses held calls that nobody decided about in time."""
     now_us = clock.now_us()
     late = {
         call_id: call
@@ -107,7 +114,6 @@ async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> bool:
     for call_id, call in late.items():
         body = _resolved(call_id, call, EXPIRY, Choice.EXPIRE, reason="nobody decided in time")
         await pen.append(body, turn=call.turn, cause=None)
-    return bool(late)
 
 
 def _resolved(

@@ -28,12 +28,13 @@ from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
 from tracklog.producers.setup import Setup
 from tracklog.producers.spend import exhausted
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
-from tracklog.schemas.values import Body, Ending, ObservedKind, ToolCall
+from tracklog.schemas.values import Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
 
@@ -74,6 +75,9 @@ class Session:
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
+        self.fired: tuple[str, ...] = ()
+        """Timers that are due with the last context."""
+        self._timers: dict[str, int] = {}
         self._replies = 0
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
 
@@ -119,7 +123,7 @@ class Session:
             code_version=setup.code_version,
         )
         with self._record.strand.ordered("the start"):
-            seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+            seq = await self._record.ordered(body, "the start of a task", check=same_start)
         if self._fork is not None:
             await self._start_fork(self._fork, body)
         await self._in_force.open(seq)
@@ -144,6 +148,8 @@ class Session:
         """
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
+            await self._record.take()
+            await self._fire()
             for shown in await self._in_force.newly():
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
@@ -161,7 +167,7 @@ class Session:
                 rule_version=RULE_VERSION,
             )
             self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=_same_context)
+            await self._record.ordered(body, describe(body), check=same_context)
         self._messages = plain
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
@@ -214,6 +220,35 @@ class Session:
             return _json(name, await value if inspect.isawaitable(value) else value)
 
         return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
+
+    async def receive(self) -> Message:
+        """The next message that somebody sent, for the next context; waits for it as long as the timing says.
+
+        Raises NothingReceived: leave with it, and the trajectory goes on when a message has come.
+        """
+        asked = "a message"
+        with self._record.strand.ordered(asked):
+            found = await self._record.received(asked, self._setup.timing.receive_wait_s)
+        message = {"role": found.body.role.value, "content": await self._record.whole(found.body.message)}
+        self._assembly.know(seen_hash(message), found.seq)
+        return message
+
+    async def send(self, peer: str, text: str) -> None:
+        """Records a message to somebody; the router brings it to them."""
+        body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
+        with self._record.strand.ordered("a message to be sent"):
+            await self._record.ordered(body, f"a message to {peer}", check=same_sent)
+
+    async def sleep_turns(self, turns: int, name: str) -> None:
+        """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
+        if turns < 1 or name in self._timers:
+            raise SessionMisused(
+                f"a timer {name!r} over {turns} turns", hint="1 or more, under a name that no open timer has"
+            )
+        body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
+        with self._record.strand.ordered("a timer"):
+            await self._record.ordered(body, f"timer {name!r}", check=same_timer)
+        self._timers[name] = self.turn + turns
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
@@ -268,12 +303,18 @@ class Session:
         body = None if result is None else await self._record.body(_json("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
-            seq = await self._record.ordered(ended, "the end of the task", check=_same_end)
+            seq = await self._record.ordered(ended, "the end of the task", check=same_end)
             await self._record.pen.confirm(seq)
 
     def close(self) -> None:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
+
+    async def _fire(self) -> None:
+        self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
+        for name in self.fired:
+            del self._timers[name]
+            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=same_timer)
 
     async def _hear(self, message: Message) -> int:
         said = heard(message)
@@ -281,7 +322,7 @@ class Session:
             peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
         )
         ext = {EXT_MESSAGE: said.shape} if said.shape else {}
-        return await self._record.ordered(body, describe(body), check=_same_message, ext=ext)
+        return await self._record.ordered(body, describe(body), check=same_message, ext=ext)
 
     async def _ask(
         self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
@@ -333,27 +374,3 @@ def _json(name: str, value: object) -> str:
         raise InvalidEvent(
             f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
         ) from error
-
-
-def _same_start(recorded: ev.TaskStarted, asked: ev.TaskStarted) -> str:
-    """Whether it is another task. Other versions are drift."""
-    pairs = {"task": (recorded.task.hash, asked.task.hash), "agent": (recorded.agent, asked.agent)}
-    return ", ".join(name for name, (was, now) in pairs.items() if was != now)
-
-
-def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
-    return "" if recorded.context_hash == asked.context_hash else "context"
-
-
-def _same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
-    same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
-    return "" if same else "message"
-
-
-def _same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:
-    was, now = _digest(recorded.result), _digest(asked.result)
-    return "" if (recorded.ending, was) == (asked.ending, now) else "result"
-
-
-def _digest(body: Body | None) -> bytes | None:
-    return None if body is None else body.hash
