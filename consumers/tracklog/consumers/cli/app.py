@@ -18,7 +18,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "list": ("list_runs", "List trajectories."),
     "show": ("show", "Show one trajectory as a timeline."),
     "verify": ("verify", "Check the hash chain and the verdicts of trajectories."),
-    "replay": ("replay", "Read ranges of the log again."),
+    "replay": ("replay", "Read ranges of the log again, and run agents over their records."),
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "process": ("process", "Fold the log into Redis."),
     "quarantine": ("quarantine", "Look at records that are no events."),
