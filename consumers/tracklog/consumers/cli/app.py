@@ -20,6 +20,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "verify": ("verify", "Check the hash chain and the verdicts of trajectories."),
     "replay": ("replay", "Read ranges of the log again, and run agents over their records."),
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
+    "approve": ("approve", "Decide about a held call."),
+    "settle": ("settle", "Say whether a call in doubt happened."),
     "process": ("process", "Fold the log into Redis."),
     "quarantine": ("quarantine", "Look at records that are no events."),
     "topics": ("topics", "Create and check the topics."),
