@@ -18,7 +18,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.history import Accepted, read_history
+from tracklog.producers.history import Accepted
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.lineage import Lineage, read_lineage
 from tracklog.producers.parking import parked_of
@@ -36,7 +36,6 @@ from tracklog.schemas.errors import (
     InputError,
     InvalidEvent,
     SessionError,
-    SessionMisused,
     TracklogError,
     UnknownSchema,
 )
@@ -71,10 +70,11 @@ async def durable(
     and Diverged when the task or the agent is another one.
     """
     topic = (topics if topics is not None else Topics()).events
-    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
+    state, ended = await producer.history(trajectory_id)
+    if state.ended or _other_driver(state, setup.driver):
+        producer.close_history(trajectory_id)
     _check_driver(state, setup.driver)
     if state.ended:
-        _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
         begun = await _begun(log, topic, trajectory_id, ended, fork)
         session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
         await session.start()
@@ -84,15 +84,20 @@ async def durable(
             session.close()
             producer.forget(trajectory_id)
         return
-    writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
+    try:
+        writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
+    except BaseException:
+        producer.close_history(trajectory_id)
+        raise
     pen = WriterPen(writer)
     try:
-        history = await _record_up_to(log, topic, writer.state)
+        history = await _record_up_to(producer, writer.state)
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
-            history = await _record_up_to(log, topic, await writer.confirm())
+            history = await _record_up_to(producer, await writer.confirm())
+        producer.close_history(trajectory_id)
         session, record = _session(setup, trajectory_id, history, pen, begun)
         pen.places = record.cursor.places
         await session.start()
@@ -104,6 +109,8 @@ async def durable(
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
+    finally:
+        producer.close_history(trajectory_id)
     await pen.release()
 
 
@@ -142,24 +149,22 @@ async def answer_call(
     await pen.release("answered")
 
 
+def _other_driver(state: State, driver: Driver) -> bool:
+    return state.task is not None and state.task.driver is not driver
+
+
 def _check_driver(state: State, driver: Driver) -> None:
-    if state.task is not None and state.task.driver is not driver:
+    if state.task is not None and _other_driver(state, driver):
         raise InvalidEvent(
             f"trajectory {state.trajectory_id!r} is driven by {state.task.driver.value!r}, not by {driver.value!r}",
             hint="only what started a trajectory goes on with it",
         )
 
 
-async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
-    """The accepted events up to this state's head. Raises SessionMisused when the log is not the producer's."""
-    _, accepted = await asyncio.to_thread(read_history, log, topic, state.trajectory_id)
-    mine = [one for one in accepted if one[0].envelope.seq <= state.head.seq]
-    if not mine or mine[-1][0].hash != state.head.hash:
-        raise SessionMisused(
-            f"the log {log.url} does not hold the record of {state.trajectory_id!r} that the producer knows",
-            hint="give durable() the log and the topics of its producer",
-        )
-    return mine
+async def _record_up_to(producer: EventProducer, state: State) -> list[Accepted]:
+    """The accepted events up to this state's head, and no later owner's."""
+    _, accepted = await producer.history(state.trajectory_id)
+    return [one for one in accepted if one[0].envelope.seq <= state.head.seq]
 
 
 class _Begun(NamedTuple):
