@@ -28,7 +28,7 @@ def same_sent(recorded: ev.MessageSent, asked: ev.MessageSent) -> str:
     return "" if same else "message"
 
 
-def same_timer(recorded: EventBody, asked: EventBody) -> str:
+def same_timer(recorded: ev.EventBody, asked: ev.EventBody) -> str:
     return "" if recorded == asked else "timer"
 
 
