@@ -26,6 +26,7 @@ from tracklog.producers.durable import answer_call, durable
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, ToolSet, tool
+from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import Fenced, InvalidEvent, InvalidTool, PersonNeeded, StillInDoubt, ToolOutcomeUnknown
 from tracklog.schemas.events import Escalated, InDoubt, TaskEnded, ToolResult
 from tracklog.schemas.values import Driver, Effect, ResultStatus, Settled
@@ -248,9 +249,9 @@ async def test_a_changed_tool_does_not_settle_a_call_of_the_old_one(service: tup
         return make_effect(url, "c1", None)
 
     with pytest.raises(InvalidTool, match="another schema"):
-        await world.run(model, tools=ToolSet.of(other))
+        await world.run(model, tools=ToolSet.of(other), drift=Drift.CROSS)
     with pytest.raises(InvalidTool, match="not among the tools"):
-        await world.run(model, tools=ToolSet.of())
+        await world.run(model, tools=ToolSet.of(), drift=Drift.CROSS)
     assert counted.made == {"c1": 1}
 
 

@@ -8,7 +8,7 @@ ToolResult     what became of it, after it was settled when nobody knew
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,6 +53,8 @@ class Calls:
         self._settling = settling
         self._proposed: dict[str, ToolCall] = {}
         self._rulings: dict[str, ev.Authorized] = {}
+        self.stands: Callable[[], bool] = lambda: False
+        """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
         for tool in setup.tools:
             settling.check(tool)
 
@@ -99,9 +101,12 @@ class Calls:
 
     async def _rule(self, call: ToolCall) -> ev.Authorized:
         asked = f"an authorization of call {call.call_id!r}"
+        stands = self.stands()
+        found = self._record.of_call(ev.Authorized, call.call_id, asked)
+        if found is not None and stands:
+            return found.body
         decision = self._decide(call)
         ruling = Ruling.ALLOW if decision.allowed else Ruling.DENY
-        found = self._record.of_call(ev.Authorized, call.call_id, asked)
         if found is not None:
             if found.body.ruling is not ruling:
                 asked = f"{ruling.value} for call {call.call_id!r}: {decision.rule}"

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.values import ObservedKind
@@ -36,6 +37,7 @@ ASIDE: Final = (
     ev.InboxRefused,
     ev.InDoubt,
     ev.Escalated,
+    ev.DriftCrossed,
 )
 """Written about a program's work, not asked for by it."""
 OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
@@ -61,6 +63,8 @@ class Cursor:
         """Seq of the last recorded event; what has a higher one is live."""
         self.turn = 0
         """Turn of the last event given out."""
+        self.versions: list[tuple[Open, Versions]] = []
+        """Those recorded, each with the event that says so."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
@@ -155,10 +159,16 @@ class Cursor:
     def _keep(self, event: Event) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, envelope.seq)
-        if body is None or isinstance(body, ASIDE):
+        if body is None:
             return
         own = [ref.seq for ref in envelope.causes if ref.trajectory_id == envelope.trajectory_id]
         kept = Recorded(envelope.seq, envelope.turn, max(own, default=None), body)
+        if isinstance(body, ev.TaskStarted):
+            self.versions.append((kept, Versions.started(body)))
+        elif isinstance(body, ev.DriftCrossed) and self.versions:
+            self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
+        if isinstance(body, ASIDE):
+            return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)
         key = _key(body)

@@ -18,6 +18,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.history import Accepted, read_history
+from tracklog.producers.in_force import check_drift
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.producer import EventProducer
@@ -79,6 +80,7 @@ async def durable(
     pen = WriterPen(writer)
     try:
         history = await _record_up_to(log, topic, writer.state)
+        _check_drift(setup, history, writer.state)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(log, topic, await writer.confirm())
@@ -193,6 +195,18 @@ async def _settle_all(
         await pen.append(body, turn=call.turn, cause=call.seq)
     if held:
         raise held[0]
+
+
+def _check_drift(setup: Setup, history: Sequence[Accepted], state: State) -> None:
+    """Before anything is done by other versions than those that are recorded."""
+    recorded = Cursor(event for event, _ in history).versions
+    if not recorded:
+        return
+    open_at = {call.seq for call in state.open_intents.values() if call.place is Place.INLINE}
+    intents = (event.body for event, _ in history if event.envelope.seq in open_at)
+    check_drift(
+        state.trajectory_id, setup, recorded[-1][1], [body for body in intents if isinstance(body, ev.ToolIntent)]
+    )
 
 
 async def _standing(record: Record, call_id: str, call: Call, history: Sequence[Accepted]) -> Standing | None:

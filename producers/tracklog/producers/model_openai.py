@@ -10,6 +10,7 @@ A try that fails leaves no record: what is recorded is the answer that `reply` r
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -91,6 +92,12 @@ class OpenAIModel:
     @property
     def name(self) -> str:
         return self._model
+
+    def named(self, name: str) -> OpenAIModel:
+        """The model of that name at the same endpoint."""
+        other = copy.copy(self)
+        other._model = name
+        return other
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model. The request's sampling goes over the model's own. Streams when `on_token` is given."""

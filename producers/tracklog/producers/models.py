@@ -61,7 +61,10 @@ class ModelAnswer:
 
 
 class Model(Protocol):
-    """Something that replies. `name` is what TaskStarted records."""
+    """Something that replies. `name` is what TaskStarted records.
+
+    One that has `named(name) -> Model` too can be pinned to its recorded name, and be forked onto another one.
+    """
 
     @property
     def name(self) -> str: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from tracklog.infra.blobs import BlobStore
@@ -38,6 +38,8 @@ class Record:
         self.pen: Final = pen
         self.strand: Final = Strand()
         self.turn = 0
+        self.due: Callable[[], Awaitable[None]] | None = None
+        """Writes what must stand before the next event that is written."""
         self._blobs = blobs
         self._limit = body_inline_bytes_max
 
@@ -71,9 +73,16 @@ class Record:
 
     async def write(self, body: ev.EventBody, *, ext: Mapping[str, str] | None = None) -> int:
         """Appends an event that follows from what this task saw last; it is under way when this returns."""
+        await self.write_due()
         seq = await self.pen.append(body, turn=self.turn, cause=self.strand.last, ext=ext)
         self.strand.saw(seq)
         return seq
+
+    async def write_due(self) -> None:
+        """Writes what is due, once."""
+        due, self.due = self.due, None
+        if due is not None:
+            await due()
 
     async def body(self, text: str, media_type: str) -> Body:
         """The body for a text, stored when it is long. What has no UTF-8 form is replaced."""
@@ -92,10 +101,18 @@ class Record:
 
     async def blob(self, text: str, media_type: str) -> BlobRef:
         """A text that is always in the blob store: prompts, tool schemas."""
-        data = text.encode()
         if not self.cursor.next_open():
-            await asyncio.to_thread(self._blobs.put, data, media_type=media_type)
+            await self.put(text, media_type)
+        data = text.encode()
         return BlobRef(hash=hashlib.sha256(data).digest(), size_bytes=len(data), media_type=media_type)
+
+    async def put(self, text: str, media_type: str) -> None:
+        """Stores a text durably."""
+        await asyncio.to_thread(self._blobs.put, text.encode(), media_type=media_type)
+
+    async def stored(self, digest: bytes) -> str:
+        """A text from the blob store. Raises BlobMissing, BlobAltered, BlobError."""
+        return (await asyncio.to_thread(self._blobs.get, digest.hex())).decode()
 
     def _saw(self, found: Recorded[B] | None) -> Recorded[B] | None:
         if found is not None:

@@ -79,7 +79,7 @@ def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool) -> S
         timing=setup.timing,
         output_bytes_max=setup.output_bytes_max,
     )
-    return Session(setup, record, Calls(setup, record, settling))
+    return Session(setup, record, Calls(setup, record, settling), strict=True)
 
 
 class _CutOff(Exception):

@@ -24,13 +24,14 @@ from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.importers.shape import EXT_MESSAGE
+from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
-from tracklog.schemas.values import BlobRef, Body, Ending, ObservedKind, ToolCall
+from tracklog.schemas.values import Body, Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
 
@@ -58,14 +59,15 @@ class Reply:
 class Session:
     """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
 
-    def __init__(self, setup: Setup, record: Record, calls: Calls) -> None:
+    def __init__(self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
         self._assembly = Assembly()
         self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
-        self._tools_hash: bytes | None = None
+        self._in_force = InForce(setup, record, strict=strict)
+        self._offered: bytes | None = None
         self._replies = 0
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
 
@@ -82,6 +84,11 @@ class Session:
     def live(self) -> bool:
         """True when everything recorded was given out: what is asked for now happens."""
         return self._record.cursor.done
+
+    @property
+    def prompt(self) -> str | None:
+        """The prompt for the next context: the recorded one inside the record, then the one of the setup."""
+        return self._in_force.shown.prompt
 
     async def start(self) -> None:
         """Records what is to be done, by which versions of what. Called by whoever opens the session."""
@@ -101,9 +108,8 @@ class Session:
         )
         with self._record.strand.ordered("the start"):
             seq = await self._record.ordered(body, "the start of a task", check=_same_start)
-        self._tools_hash = None if tools is None else tools.hash
-        if setup.prompt is not None:
-            self._assembly.know(seen_hash({"role": "system", "content": setup.prompt}), seq)
+        await self._in_force.open(seq)
+        self._calls.stands = lambda: not self._in_force.own_tools
 
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
@@ -113,12 +119,16 @@ class Session:
         """
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
+            for shown in await self._in_force.newly():
+                if shown.prompt is not None:
+                    self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
+            self._offered = self._in_force.shown.versions.tools
             for position in self._assembly.new(hashes):
                 seq = await self._hear(plain[position])
                 self._assembly.know(hashes[position], seq)
             body = ev.ContextBuilt(
                 edits=self._assembly.build(hashes),
-                context_hash=context_hash(hashes, RULE_VERSION, self._tools_hash),
+                context_hash=context_hash(hashes, RULE_VERSION, self._offered),
                 messages=len(plain),
                 rule_version=RULE_VERSION,
             )
@@ -246,13 +256,11 @@ class Session:
     async def _ask(
         self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
     ) -> tuple[ev.ModelReplied, int]:
-        model = self._setup.model
-        if model is None:
-            raise SessionMisused("this session has no model", hint="give model= when it is opened")
+        model = self._in_force.model
         self._record.check_live("a model call")
-        request = ModelRequest(
-            messages, self._setup.tools.definitions, self._setup.sampling, replies_before=self._replies
-        )
+        tools = await self._in_force.definitions(self._offered)
+        sampling = self._in_force.shown.versions.sampling
+        request = ModelRequest(messages, tools, sampling, replies_before=self._replies)
         body = await self._replied(await model.reply(request, on_token=on_token))
         return body, await self._record.write(body)
 
@@ -293,20 +301,9 @@ def _json(name: str, value: object) -> str:
 
 
 def _same_start(recorded: ev.TaskStarted, asked: ev.TaskStarted) -> str:
-    """What of the start is not as it was, "" for nothing."""
-    pairs: Mapping[str, tuple[object, object]] = {
-        "task": (recorded.task.hash, asked.task.hash),
-        "agent": (recorded.agent, asked.agent),
-        "model": (recorded.model, asked.model),
-        "sampling": (dict(recorded.sampling), dict(asked.sampling)),
-        "prompt": (_hash(recorded.prompt_template), _hash(asked.prompt_template)),
-        "tools": (_hash(recorded.tool_schemas), _hash(asked.tool_schemas)),
-    }
+    """Whether it is another task. Other versions are drift."""
+    pairs = {"task": (recorded.task.hash, asked.task.hash), "agent": (recorded.agent, asked.agent)}
     return ", ".join(name for name, (was, now) in pairs.items() if was != now)
-
-
-def _hash(ref: BlobRef | None) -> bytes | None:
-    return None if ref is None else ref.hash
 
 
 def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:

@@ -11,6 +11,7 @@ from tracklog.producers.models import Model
 from tracklog.producers.policy import AllowAll, Policy
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import ToolSet
+from tracklog.producers.versions import Drift
 from tracklog.schemas import limits
 from tracklog.schemas.values import Driver
 
@@ -19,7 +20,12 @@ __all__ = ["Setup"]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """`task`, `agent`, `model`, `sampling`, `prompt` and `tools` are recorded at the start and must stay the same."""
+    """What is worked on, by what.
+
+    `task` and `agent` are recorded at the start and must stay the same. So are `model`, `sampling`, `prompt`, `tools`
+    and `code_version`; with others of these an unfinished trajectory goes on as `drift` says. None refuses when a
+    tool of a call without an outcome is another one now, and crosses over otherwise.
+    """
 
     agent: str
     task: str
@@ -34,6 +40,7 @@ class Setup:
     sampling: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     code_version: str = ""
+    drift: Drift | None = None
     timing: Timing = field(default_factory=Timing)
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX

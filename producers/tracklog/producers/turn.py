@@ -57,9 +57,8 @@ class Agent:
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
     """Works on the task until the model asks for no call any more, and ends the trajectory. Returns the last text."""
     messages: list[Any] = [{"role": "user", "content": task}]
-    if agent.prompt is not None:
-        messages.insert(0, {"role": "system", "content": agent.prompt})
     for _ in range(agent.turns_max):
+        messages = prompted(session.prompt if session.prompt is not None else agent.prompt, messages)
         if agent.compaction is not None:
             messages = await compacted(session, agent.compaction, messages)
         await session.build_context(messages)
@@ -71,6 +70,12 @@ async def run_turns(session: Session, agent: Agent, task: str) -> str:
         messages += [result.message for result in await call_all(session, reply)]
     await session.end(ending=Ending.FAILED, reason=f"no end within {agent.turns_max} turns")
     return ""
+
+
+def prompted(prompt: str | None, messages: list[Any]) -> list[Any]:
+    """The messages under this prompt, which may be another one than before."""
+    said = messages[1:] if messages[0]["role"] == "system" else messages
+    return said if prompt is None else [{"role": "system", "content": prompt}, *said]
 
 
 async def compacted(session: Session, compaction: Compaction, messages: list[Any]) -> list[Any]:

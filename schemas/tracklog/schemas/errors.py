@@ -55,6 +55,7 @@
     +-- BlobError                 the blob store                                       exit 3
     |   +-- BlobMissing
     |   +-- BlobAltered           the bytes do not have the hash they are named by
+    +-- WorkspaceError            a workspace that cannot be read, written or restored     exit 3
     +-- StoreError                the projection store (Redis)                         exit 3
     |   +-- StoreUnavailable
     |   +-- StoreUnsafe           evicts keys, or another setting that loses data
@@ -260,6 +261,10 @@ class BlobMissing(BlobError): ...
 
 
 class BlobAltered(BlobError): ...
+
+
+class WorkspaceError(TracklogError):
+    exit_code = 3
 
 
 class StoreError(TracklogError):

@@ -12,7 +12,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.head import Judgement, Verdict, advance, judge
-from tracklog.schemas.lifecycle import CALL, EXT_PARKED, OPEN_INTENT, TRAJECTORY, CallStatus, Parked, step_of
+from tracklog.schemas.lifecycle import CALL, EXT_CODE, EXT_PARKED, OPEN_INTENT, TRAJECTORY, CallStatus, Parked, step_of
 from tracklog.schemas.state import Call, Fault, MessageRef, State, Task, Timer
 from tracklog.schemas.values import EditOp, InboxId
 
@@ -274,11 +274,8 @@ def _annotated(state: State, event: Event, body: ev.Annotated) -> Changes:
 def _drift(state: State, event: Event, body: ev.DriftCrossed) -> Changes:
     if state.task is None:
         return _irregular(state)
-    task = state.task._replace(
-        model=body.new_model,
-        prompt=body.new_prompt if body.new_prompt is not None else state.task.prompt,
-        tools=body.new_tools if body.new_tools is not None else state.task.tools,
-    )
+    code = event.envelope.ext.get(EXT_CODE, state.task.code_version)
+    task = state.task._replace(model=body.new_model, prompt=body.new_prompt, tools=body.new_tools, code_version=code)
     return {"task": task}
 
 

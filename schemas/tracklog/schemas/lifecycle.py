@@ -68,6 +68,8 @@ class Parked(StrEnum):
 
 
 EXT_PARKED: Final = "parked"
+EXT_CODE: Final = "code_version"
+"""In `ext` of DriftCrossed: the code that goes on, when it is other code."""
 STOPPED: Final = frozenset({Parked.DIVERGED, Parked.DRIFT, Parked.STUCK, Parked.POISON, Parked.FAILED})
 """Goes on only when somebody says so; every other reason ends by itself, or by what comes into the inbox."""
 
