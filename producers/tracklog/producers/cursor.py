@@ -65,6 +65,8 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
+        self.let_go_on = -1
+        """Seq of the last claim that took a record of the inbox: somebody said that it may go on."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
@@ -159,6 +161,8 @@ class Cursor:
     def _keep(self, event: Event) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, envelope.seq)
+        if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
+            self.let_go_on = envelope.seq
         if body is None:
             return
         own = [ref.seq for ref in envelope.causes if ref.trajectory_id == envelope.trajectory_id]

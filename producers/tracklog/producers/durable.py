@@ -19,6 +19,7 @@ from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.history import Accepted, read_history
 from tracklog.producers.in_force import check_drift
+from tracklog.producers.leash import Leash
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.producer import EventProducer
@@ -39,7 +40,7 @@ from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Driver, Place, ResultStatus, Settled
+from tracklog.schemas.values import Body, Driver, InboxId, Place, ResultStatus, Settled
 
 __all__ = ["answer_call", "durable"]
 
@@ -56,8 +57,12 @@ async def durable(
     topics: Topics | None = None,
     owner: str = OWNER,
     tenant: str | None = None,
+    takes: tuple[InboxId, int] | None = None,
+    leash: Leash | None = None,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
+
+    `takes` is an inbox record, with its offset, that opening it takes; `leash` stops the program at its next step.
 
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
@@ -76,8 +81,11 @@ async def durable(
             session.close()
             producer.forget(trajectory_id)
         return
-    writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
-    pen = WriterPen(writer)
+    inbox_id, position = takes if takes is not None else (None, None)
+    writer = await producer.claim(
+        trajectory_id, owner=owner, driver=setup.driver, tenant=tenant, inbox_id=inbox_id, inbox_position=position
+    )
+    pen = WriterPen(writer, leash)
     try:
         history = await _record_up_to(log, topic, writer.state)
         _check_drift(setup, history, writer.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.state import State
 
 __all__ = ["Leash"]
@@ -20,6 +21,11 @@ class Leash:
     def pull(self, error: Exception) -> None:
         """Stops the program where it is; what it has begun comes to its end."""
         self.error = error
+
+    def let_go(self, state: State, parked: Parked) -> None:
+        """The trajectory was released; the state is the one before that."""
+        head = state.head._replace(owner=None)
+        self.state = state._replace(head=head) if state.ended else state._replace(head=head, parked=parked, tries=0)
 
     def check(self) -> None:
         if self.error is not None:

@@ -27,6 +27,7 @@ from tracklog.schemas.values import Driver
 __all__ = ["NOTHING", "Arrival", "Kept", "Known", "Roster", "Work", "known_of"]
 
 WAKES_STOPPED: Final = ("Retry", "Cancel")
+AT_ONCE: Final = (Parked.LEFT, Parked.MOVED, Parked.DOUBT)
 _NONE: Final[Mapping[str, int]] = {}
 
 
@@ -35,6 +36,7 @@ class Work(StrEnum):
 
     RUN = "run"
     POISON = "poison"
+    CANCEL = "cancel"
     NOTE = "note"
 
 
@@ -66,10 +68,11 @@ class Arrival(NamedTuple):
 class Kept:
     """One trajectory. `offered`: the inbox offset up to which its last opening was given everything.
 
-    `submitted`: the offset of its Submit, which names its task; None when that was never seen.
+    `submitted`: the offset of its Submit, which names its task; None when that was never seen. `left`: it is for the
+    workers of another group.
     """
 
-    __slots__ = ("again_us", "arrivals", "known", "offered", "partition", "submitted")
+    __slots__ = ("again_us", "arrivals", "known", "left", "offered", "partition", "submitted")
 
     def __init__(self, partition: int, known: Known = NOTHING) -> None:
         self.partition = partition
@@ -78,6 +81,7 @@ class Kept:
         self.offered = -1
         self.submitted: int | None = None
         self.again_us = 0
+        self.left = False
 
     def learn(self, known: Known) -> None:
         """What the events say now; arrivals that were taken are let go."""
@@ -88,7 +92,9 @@ class Kept:
     def arrive(self, arrival: Arrival) -> None:
         if arrival.kind == "Submit" and self.submitted is None:
             self.submitted = arrival.record.offset
-        if _taken(self.known, arrival) or any((a.source, a.seq) == (arrival.source, arrival.seq) for a in self.arrivals):
+        if _taken(self.known, arrival) or any(
+            (a.source, a.seq) == (arrival.source, arrival.seq) for a in self.arrivals
+        ):
             return
         self.arrivals.append(arrival)
 
@@ -102,17 +108,31 @@ class Kept:
         """What is to be done, whatever the time; see the module."""
         known = self.known
         new = [one for one in self.arrivals if one.record.offset > self.offered]
-        if known.ended:
-            return Work.NOTE if new else None
+        if self.left:
+            return None
+        if self.noted():
+            return Work.NOTE
+        if known.ended or (not known.started and self.submitted is None):
+            return None
         if known.owned and known.tries >= tries_max:
             return Work.POISON
         if known.parked in STOPPED and not any(one.kind in WAKES_STOPPED for one in new):
             return None
-        if not known.started:
-            return Work.RUN if any(one.kind == "Submit" for one in self.arrivals) else None
-        if new or known.owned or known.parked in (Parked.LEFT, Parked.MOVED, Parked.DOUBT):
-            return Work.RUN
+        if new or known.owned or not known.started or known.parked in AT_ONCE:
+            return Work.CANCEL if any(one.kind == "Cancel" for one in self.arrivals) else Work.RUN
         return None
+
+    def noted(self) -> list[Arrival]:
+        """What has come and is only written down or refused: the agent has no part in it."""
+        known = self.known
+        if known.ended:
+            return self.arrivals
+        kinds = {"Annotation"}
+        if known.started:
+            kinds.add("Submit")
+        if known.started and known.parked not in STOPPED:
+            kinds.add("Retry")
+        return [one for one in self.arrivals if one.kind in kinds] if known.started else []
 
     def when_us(self) -> int:
         """The earliest time for it; something that came does not wait for what is in doubt."""

@@ -1,0 +1,213 @@
+"""Giving tasks to the workers, and hearing what became of them (DESIGN §7).
+
+    client = Client(log, Topics())
+    trip = client.submit("traveller", "book a trip to Oslo", id="trip-1")
+    client.result(trip, wait_s=60).value
+
+Everything goes through the inbox, so a client needs neither Redis nor a worker that runs just now. Its methods block;
+from asyncio use `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from tracklog.infra.blobs import BlobStore
+from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.port import Log
+from tracklog.infra.log.ranges import append_and_wait
+from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.record import TEXT
+from tracklog.schemas import events as ev
+from tracklog.schemas import inbox
+from tracklog.schemas.codec import Framing, decode_event, encode_record, single_object
+from tracklog.schemas.envelope import InboxEnvelope
+from tracklog.schemas.errors import AppendUnknown, ForeignRecord, InputError, NotDone, TaskFailed
+from tracklog.schemas.fold import fold
+from tracklog.schemas.head import Verdict
+from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.state import State
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Body, Budgets, Driver, Ending, check_trajectory_id
+
+__all__ = ["Client", "Result"]
+
+TIMEOUT_S: Final = 60.0
+TRIES: Final = 3
+"""Appends of one record whose outcome stays unknown. Each is the same record: it is taken once."""
+POLL_S: Final = 0.25
+NO_BUDGETS: Final = Budgets()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a trajectory ended. `output` is what the agent gave as its result: JSON, None for nothing."""
+
+    trajectory_id: str
+    ending: Ending
+    output: Any
+    reason: str
+    turns: int
+
+    @property
+    def value(self) -> Any:
+        """The output of a completed one. Raises TaskFailed for every other ending."""
+        if self.ending is not Ending.COMPLETED:
+            raise TaskFailed(
+                f"trajectory {self.trajectory_id!r} ended as {self.ending.value}: {self.reason or 'no reason given'}",
+                hint=f"tracklog show {self.trajectory_id}",
+            )
+        return self.output
+
+
+class Client:
+    """`by` is recorded as who sent it. Raises LogUnavailable, AppendUnknown and what else an append raises."""
+
+    def __init__(
+        self,
+        log: Log,
+        topics: Topics,
+        *,
+        blobs: BlobStore | None = None,
+        by: str = "client",
+        tenant: str = "default",
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        framing: Framing = single_object,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._blobs = blobs
+        self._by = by
+        self._tenant = tenant
+        self._clock = clock if clock is not None else SystemClock()
+        self._entropy = entropy if entropy is not None else SystemEntropy()
+        self._framing = framing
+        self._timeout_s = timeout_s
+
+    def submit(
+        self,
+        agent: str,
+        task: str,
+        *,
+        id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+        budgets: Budgets = NO_BUDGETS,
+    ) -> str:
+        """Gives a task to the workers; returns the trajectory's id when the task is durable.
+
+        With an `id` it may be called any number of times: the same task is done once, another task under an id that
+        is taken is refused.
+        """
+        trajectory_id = check_trajectory_id(id if id is not None else self._entropy.nonce().hex())
+        body = inbox.Submit(
+            task=ev.TaskStarted(
+                driver=Driver.WORKER, task=self._body(task), agent=agent, labels=labels or {}, budgets=budgets
+            )
+        )
+        what = hashlib.sha256(body.model_dump_json().encode()).hexdigest()[:32]
+        self._post(trajectory_id, body, f"submit:{what}", tenant)
+        return trajectory_id
+
+    def cancel(self, trajectory_id: str, reason: str = "") -> None:
+        """Asks that it ends as cancelled, at its next step; what is under way is settled first."""
+        self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
+
+    def retry(self, trajectory_id: str, reason: str = "") -> None:
+        """Lets one that was stopped (failed, stuck, poison, diverged, drift) go on from where it is."""
+        self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
+
+    def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
+        """How it ended. Raises NotDone, which says where it stands, when it has not within `wait_s` seconds."""
+        key = check_trajectory_id(trajectory_id).encode()
+        topic = self._topics.events
+        partition = partition_of(key, self._log.partition_count(topic))
+        bounds = self._log.bounds(topic, partition)
+        until_s = time.monotonic() + wait_s
+        state, ended = State(trajectory_id), None
+        with closing(self._log.reader(topic, {partition: bounds.first})) as reader:
+            while ended is None:
+                behind = reader.position(partition) < bounds.end
+                for record in reader.poll(1000, POLL_S if behind or wait_s else 0.0):
+                    if record.key != key:
+                        continue
+                    try:
+                        event = decode_event(key, record.value, record.headers)
+                    except ForeignRecord:
+                        continue  # nobody's event
+                    state, judgement = fold(state, event)
+                    if judgement.verdict is Verdict.ACCEPTED and isinstance(event.body, ev.TaskEnded):
+                        ended = event.body
+                if ended is None and time.monotonic() > until_s and reader.position(partition) >= bounds.end:
+                    raise _not_done(state)
+        return self._result(state, ended)
+
+    def _result(self, state: State, ended: ev.TaskEnded) -> Result:
+        output = None if ended.result is None else orjson.loads(self._whole(ended.result))
+        return Result(state.trajectory_id, ended.ending, output, ended.reason, state.turn)
+
+    def _whole(self, body: Body) -> str:
+        if body.whole:
+            return body.text
+        if self._blobs is None:
+            raise InputError("the result is in the blob store", hint="give the client blobs=")
+        return whole_text(body, self._blobs)
+
+    def _body(self, text: str) -> Body:
+        if len(text.encode()) <= BODY_INLINE_BYTES_MAX:
+            return Body.of(text, TEXT)
+        if self._blobs is None:
+            raise InputError(
+                f"a task of {len(text.encode())} bytes belongs into the blob store", hint="give the client blobs="
+            )
+        return body_of(text, self._blobs, BODY_INLINE_BYTES_MAX, TEXT)
+
+    def _new(self, kind: str) -> str:
+        return f"{kind}:{self._entropy.nonce().hex()}"
+
+    def _post(self, trajectory_id: str, body: inbox.InboxBody, source: str, tenant: str | None = None) -> None:
+        """Appends the record until its delivery is reported: a second copy of it is the same record."""
+        envelope = InboxEnvelope(
+            trajectory_id=check_trajectory_id(trajectory_id),
+            tenant=tenant if tenant is not None else self._tenant,
+            source=source,
+            source_seq=0,
+            lamport=0,
+            recorded_at=self._clock.now_us(),
+        )
+        encoded = encode_record(envelope, body, self._framing)
+        for number in range(TRIES):
+            try:
+                append_and_wait(
+                    self._log,
+                    self._topics.inbox,
+                    trajectory_id.encode(),
+                    encoded.value,
+                    encoded.headers,
+                    timeout_s=self._timeout_s,
+                )
+            except AppendUnknown:
+                if number + 1 == TRIES:
+                    raise
+            else:
+                return
+
+
+def _not_done(state: State) -> NotDone:
+    if state.task is None:
+        where = "is not there, or no worker has begun with it"
+    elif state.parked:
+        where = f"is parked: {state.parked}{f' ({state.reason})' if state.reason else ''}"
+    else:
+        where = f"is {state.summary}, in turn {state.turn}"
+    return NotDone(f"trajectory {state.trajectory_id!r} {where}", hint=f"tracklog show {state.trajectory_id}")
