@@ -1,18 +1,19 @@
 """Giving tasks to the workers, and hearing what became of them (DESIGN §7).
 
     client = Client(log, Topics())
-    trip = client.submit("traveller", "book a trip to Oslo", id="trip-1")
-    client.result(trip, wait_s=60).value
+    trip = await client.submit("traveller", "book a trip to Oslo", id="trip-1")
+    (await client.result(trip, wait_s=60)).value
 
-Everything goes through the inbox, so a client needs neither Redis nor a worker that runs just now. Its methods block;
-from asyncio use `asyncio.to_thread`.
+Everything goes through the inbox, so a client needs neither Redis nor a worker that runs just now.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,26 +24,22 @@ from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
-from tracklog.infra.log.ranges import append_and_wait
 from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.post import Poster
 from tracklog.producers.record import TEXT
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
-from tracklog.schemas.codec import Framing, decode_event, encode_record, single_object
-from tracklog.schemas.envelope import InboxEnvelope
-from tracklog.schemas.errors import AppendUnknown, ForeignRecord, InputError, NotDone, TaskFailed
+from tracklog.schemas.codec import Framing, decode_event, single_object
+from tracklog.schemas.errors import ForeignRecord, InputError, NotDone, TaskFailed
 from tracklog.schemas.fold import fold
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Budgets, Driver, Ending, check_trajectory_id
+from tracklog.schemas.values import Body, Budgets, Driver, Ending, InboxId, check_trajectory_id
 
 __all__ = ["Client", "Result"]
 
-TIMEOUT_S: Final = 60.0
-TRIES: Final = 3
-"""Appends of one record whose outcome stays unknown. Each is the same record: it is taken once."""
 POLL_S: Final = 0.25
 NO_BUDGETS: Final = Budgets()
 
@@ -82,19 +79,17 @@ class Client:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         framing: Framing = single_object,
-        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._log = log
         self._topics = topics
         self._blobs = blobs
         self._by = by
         self._tenant = tenant
-        self._clock = clock if clock is not None else SystemClock()
         self._entropy = entropy if entropy is not None else SystemEntropy()
-        self._framing = framing
-        self._timeout_s = timeout_s
+        used = clock if clock is not None else SystemClock()
+        self._poster = Poster(log, topics, clock=used, framing=framing)
 
-    def submit(
+    async def submit(
         self,
         agent: str,
         task: str,
@@ -112,24 +107,41 @@ class Client:
         trajectory_id = check_trajectory_id(id if id is not None else self._entropy.nonce().hex())
         body = inbox.Submit(
             task=ev.TaskStarted(
-                driver=Driver.WORKER, task=self._body(task), agent=agent, labels=labels or {}, budgets=budgets
+                driver=Driver.WORKER,
+                task=self._body(task),
+                agent=agent,
+                labels=dict(sorted((labels or {}).items())),
+                budgets=budgets,
             )
         )
-        what = hashlib.sha256(body.model_dump_json().encode()).hexdigest()[:32]
-        self._post(trajectory_id, body, f"submit:{what}", tenant)
+        what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
+        await self._post(trajectory_id, body, f"submit:{what}", tenant)
         return trajectory_id
 
-    def cancel(self, trajectory_id: str, reason: str = "") -> None:
+    async def cancel(self, trajectory_id: str, reason: str = "") -> None:
         """Asks that it ends as cancelled, at its next step; what is under way is settled first."""
-        self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
+        await self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
 
-    def retry(self, trajectory_id: str, reason: str = "") -> None:
+    async def retry(self, trajectory_id: str, reason: str = "") -> None:
         """Lets one that was stopped (failed, stuck, poison, diverged, drift) go on from where it is."""
-        self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
+        await self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
 
-    def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
+    async def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
         """How it ended. Raises NotDone, which says where it stands, when it has not within `wait_s` seconds."""
-        key = check_trajectory_id(trajectory_id).encode()
+        pool = ThreadPoolExecutor(1, "tracklog-result")  # of its own: a long wait must not take the others' threads
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(
+                pool, self._read, check_trajectory_id(trajectory_id), wait_s
+            )
+            state, ended = await reading
+        finally:
+            pool.shutdown(wait=False)
+        output = None if ended.result is None else orjson.loads(await asyncio.to_thread(self._whole, ended.result))
+        return Result(state.trajectory_id, ended.ending, output, ended.reason, state.turn)
+
+    def _read(self, trajectory_id: str, wait_s: float) -> tuple[State, ev.TaskEnded]:
+        """Follows the trajectory up to its end."""
+        key = trajectory_id.encode()
         topic = self._topics.events
         partition = partition_of(key, self._log.partition_count(topic))
         bounds = self._log.bounds(topic, partition)
@@ -150,11 +162,7 @@ class Client:
                         ended = event.body
                 if ended is None and time.monotonic() > until_s and reader.position(partition) >= bounds.end:
                     raise _not_done(state)
-        return self._result(state, ended)
-
-    def _result(self, state: State, ended: ev.TaskEnded) -> Result:
-        output = None if ended.result is None else orjson.loads(self._whole(ended.result))
-        return Result(state.trajectory_id, ended.ending, output, ended.reason, state.turn)
+        return state, ended
 
     def _whole(self, body: Body) -> str:
         if body.whole:
@@ -175,32 +183,9 @@ class Client:
     def _new(self, kind: str) -> str:
         return f"{kind}:{self._entropy.nonce().hex()}"
 
-    def _post(self, trajectory_id: str, body: inbox.InboxBody, source: str, tenant: str | None = None) -> None:
-        """Appends the record until its delivery is reported: a second copy of it is the same record."""
-        envelope = InboxEnvelope(
-            trajectory_id=check_trajectory_id(trajectory_id),
-            tenant=tenant if tenant is not None else self._tenant,
-            source=source,
-            source_seq=0,
-            lamport=0,
-            recorded_at=self._clock.now_us(),
-        )
-        encoded = encode_record(envelope, body, self._framing)
-        for number in range(TRIES):
-            try:
-                append_and_wait(
-                    self._log,
-                    self._topics.inbox,
-                    trajectory_id.encode(),
-                    encoded.value,
-                    encoded.headers,
-                    timeout_s=self._timeout_s,
-                )
-            except AppendUnknown:
-                if number + 1 == TRIES:
-                    raise
-            else:
-                return
+    async def _post(self, trajectory_id: str, body: inbox.InboxBody, source: str, tenant: str | None = None) -> None:
+        own = tenant if tenant is not None else self._tenant
+        await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=source, seq=0), tenant=own)
 
 
 def _not_done(state: State) -> NotDone:

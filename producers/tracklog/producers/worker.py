@@ -76,6 +76,11 @@ class Worker:
         """Trajectories that are worked on now."""
         return len(self._tasks)
 
+    def told_to_stop(self, trajectory_id: str) -> bool:
+        """Whether a trajectory that is worked on ends at its next step."""
+        found = self._tasks.get(trajectory_id)
+        return found is not None and found.leash.error is not None
+
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then moves what it has. Raises what ended the partition loop."""
         thread_stop, failed = threading.Event(), list[BaseException]()
