@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.places import Places
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -44,7 +45,10 @@ OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
 
 
 class Recorded(NamedTuple, Generic[B]):
-    """An accepted event as the cursor knows it. `cause` is the seq of what its program had seen last."""
+    """An accepted event as the cursor knows it, at its place: its seq, or below 0 when it is inherited (`places`).
+
+    `cause` is the place of what its program had seen last.
+    """
 
     seq: int
     turn: int
@@ -56,24 +60,30 @@ Open = Recorded[ev.EventBody]
 
 
 class Cursor:
-    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order."""
+    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order; what `places`
+    says that it inherits comes before them."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[Event], places: Places | None = None) -> None:
+        own = tuple(events)
+        self.places: Final = places if places is not None else Places(own[0].envelope.trajectory_id if own else "")
         self.end = -1
-        """Seq of the last recorded event; what has a higher one is live."""
+        """Seq of the last own event that is recorded; what has a higher one is live."""
         self.turn = 0
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
         self.let_go_on = -1
-        """Seq of the last claim that took a record of the inbox: somebody said that it may go on."""
+        """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
         self._ordered: deque[Open] = deque()
         self._keyed: dict[tuple[str, ...], Open] = {}
-        for event in events:
-            self._keep(event)
+        inherited = self.places.inherited
+        for place, event in enumerate(inherited, -len(inherited)):
+            self._keep(event, place)
+        for event in own:
+            self._keep(event, event.envelope.seq)
 
     @property
     def done(self) -> bool:
@@ -123,13 +133,22 @@ class Cursor:
     def broken(self, divergence: Divergence) -> Diverged:
         """The same in other words; the first one stands, also when the program goes on regardless."""
         if self._broken is None:
-            self._broken = Diverged(divergence)
+            self._broken = Diverged(self._named(divergence))
         return self._broken
 
     def check_sound(self) -> None:
         """Raises the divergence that was found before."""
         if self._broken is not None:
             raise self._broken
+
+    @property
+    def inheriting(self) -> bool:
+        """True while something inherited was not given out."""
+        return bool(self._open) and self._first().seq < 0
+
+    def begin(self, place: int, body: ev.TaskStarted) -> None:
+        """Takes in the start of a fork, which was written after this record was read."""
+        self.versions.append((Recorded(place, 0, None, body), Versions.started(body)))
 
     def next_open(self) -> Open | None:
         """The first recorded event that was not given out, None past the end."""
@@ -158,20 +177,28 @@ class Cursor:
         del self._open[found.seq]
         self.turn = max(self.turn, found.turn)
 
-    def _keep(self, event: Event) -> None:
+    def _named(self, divergence: Divergence) -> Divergence:
+        """With the name of the origin, when it is about an inherited event."""
+        if divergence.seq is None or divergence.seq >= 0:
+            return divergence
+        ref = self.places.ref(divergence.seq)
+        return divergence._replace(seq=ref.seq, recorded=f"{divergence.recorded} (in {ref.trajectory_id})")
+
+    def _keep(self, event: Event, place: int) -> None:
         envelope, body = event.envelope, event.body
-        self.end = max(self.end, envelope.seq)
+        self.end = max(self.end, place)
         if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
-            self.let_go_on = envelope.seq
+            self.let_go_on = place
         if body is None:
             return
-        own = [ref.seq for ref in envelope.causes if ref.trajectory_id == envelope.trajectory_id]
-        kept = Recorded(envelope.seq, envelope.turn, max(own, default=None), body)
+        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
+        aside = isinstance(body, ASIDE)
         if isinstance(body, ev.TaskStarted):
+            aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
-        if isinstance(body, ASIDE):
+        if aside:
             return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)

@@ -12,24 +12,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
+from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import Accepted, read_history
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.leash import Leash
+from tracklog.producers.lineage import Lineage, read_lineage
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
+from tracklog.producers.places import Places
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import TEXT, Record
+from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import (
     Fenced,
+    InputError,
     InvalidEvent,
     SessionError,
     SessionMisused,
@@ -57,11 +62,13 @@ async def durable(
     topics: Topics | None = None,
     owner: str = OWNER,
     tenant: str | None = None,
+    fork: Fork | None = None,
     takes: tuple[InboxId, int] | None = None,
     leash: Leash | None = None,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
 
+    `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
     `takes` is an inbox record, with its offset, that opening it takes; `leash` stops the program at its next step.
 
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
@@ -73,7 +80,8 @@ async def durable(
     _check_driver(state, setup.driver)
     if state.ended:
         _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
-        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id))
+        begun = await _begun(log, topic, trajectory_id, ended, fork)
+        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
         await session.start()
         try:
             yield session
@@ -88,11 +96,13 @@ async def durable(
     pen = WriterPen(writer, leash)
     try:
         history = await _record_up_to(log, topic, writer.state)
+        begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(log, topic, await writer.confirm())
-        session, record = _session(setup, trajectory_id, history, pen)
+        session, record = _session(setup, trajectory_id, history, pen, begun)
+        pen.places = record.cursor.places
         await session.start()
         try:
             yield session
@@ -160,16 +170,45 @@ async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
     return mine
 
 
-def _session(setup: Setup, trajectory_id: str, history: Sequence[Accepted], pen: Pen) -> tuple[Session, Record]:
+class _Begun(NamedTuple):
+    """How the trajectory began, when it is a fork, and what it inherits."""
+
+    fork: Fork | None
+    lineage: Lineage
+
+
+async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Accepted], asked: Fork | None) -> _Begun:
+    """As recorded, or as asked for. Raises InputError when these are two things."""
+    events = [event for event, _ in history]
+    started = any(isinstance(event.body, ev.TaskStarted) for event in events)
+    fork = Fork.recorded(events) if started else asked
+    if asked is not None:
+        differs = "that it is a fork" if fork is None else asked.differs(fork)
+        if differs:
+            raise InputError(
+                f"trajectory {trajectory_id!r} is there already and began otherwise: {differs}",
+                hint="give the fork an id of its own",
+            )
+    if fork is None:
+        return _Begun(None, Lineage(()))
+    return _Begun(fork, await asyncio.to_thread(read_lineage, log, topic, fork.origin))
+
+
+def _session(
+    setup: Setup, trajectory_id: str, history: Sequence[Accepted], pen: Pen, begun: _Begun
+) -> tuple[Session, Record]:
     unknown = [event for event, _ in history if event.body is None]
     if unknown:
         raise UnknownSchema(
             f"event {unknown[0].envelope.seq} of {trajectory_id!r} is a {unknown[0].name} of a version not known here",
             hint="go on with a Tracklog that knows it",
         )
-    cursor = Cursor(event for event, _ in history)
+    places = Places(trajectory_id, begun.lineage.inherited)
+    cursor = Cursor((event for event, _ in history), places)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
-    return Session(setup, record, Calls(setup, record, _settling(setup, trajectory_id, pen))), record
+    sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
+    calls = Calls(setup, record, _settling(setup, trajectory_id, pen), sandbox)
+    return Session(setup, record, calls, fork=begun.fork), record
 
 
 def _settling(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:

@@ -23,6 +23,7 @@ from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
+from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
@@ -60,11 +61,15 @@ class Reply:
 class Session:
     """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
 
-    def __init__(self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False) -> None:
+    def __init__(
+        self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False, fork: Fork | None = None
+    ) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
-        self._assembly = Assembly()
+        self._fork = fork
+        self._assembly = Assembly(record.cursor.places)
+        self._all_inherited = True
         self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
@@ -110,8 +115,21 @@ class Session:
         )
         with self._record.strand.ordered("the start"):
             seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+        if self._fork is not None:
+            await self._start_fork(self._fork, body)
         await self._in_force.open(seq)
         self._calls.stands = lambda: not self._in_force.own_tools
+
+    async def _start_fork(self, fork: Fork, body: ev.TaskStarted) -> None:
+        """The start of its own that a fork has beside the one that it inherits."""
+        if self._record.cursor.versions[-1][0].seq >= 0:
+            return
+        self._record.check_live("the start of a fork")
+        await fork.put(self._record)
+        await self._in_force.put()
+        body = body.model_copy(update={"origin": fork.origin, "inherited_turn": fork.turn})
+        place = await self._record.pen.append(body, turn=0, cause=-1, ext=fork.ext)
+        self._record.cursor.begin(place, body)
 
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
@@ -125,6 +143,9 @@ class Session:
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
             self._offered = self._in_force.shown.versions.tools
+            if self._all_inherited and not self._record.cursor.inheriting:
+                self._all_inherited = False
+                self._assembly.restart()
             for position in self._assembly.new(hashes):
                 seq = await self._hear(plain[position])
                 self._assembly.know(hashes[position], seq)
@@ -262,6 +283,11 @@ class Session:
     async def _ask(
         self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
     ) -> tuple[ev.ModelReplied, int]:
+        given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
+        if given is not None:
+            self._record.check_live("a model call")
+            body = await self._replied(given)
+            return body, await self._record.write(body)
         model = self._in_force.model
         self._record.check_live("a model call")
         tools = await self._in_force.definitions(self._offered)
