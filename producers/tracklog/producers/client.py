@@ -36,7 +36,7 @@ from tracklog.schemas.head import Verdict
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Budgets, Driver, Ending, InboxId, check_trajectory_id
+from tracklog.schemas.values import Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
 
 __all__ = ["Client", "Result"]
 
@@ -117,6 +117,11 @@ class Client:
         what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
         await self._post(trajectory_id, body, f"submit:{what}", tenant)
         return trajectory_id
+
+    async def send(self, trajectory_id: str, text: str) -> None:
+        """Says something to it. The messages of all senders are received in the order of the inbox."""
+        body = inbox.Message(peer=self._by, role=Role.USER, message=self._body(text))
+        await self._post(trajectory_id, body, self._new("message"))
 
     async def cancel(self, trajectory_id: str, reason: str = "") -> None:
         """Asks that it ends as cancelled, at its next step; what is under way is settled first."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.log.port import Record
 from tracklog.schemas.lifecycle import STOPPED, Parked
@@ -36,7 +36,6 @@ class Work(StrEnum):
 
     RUN = "run"
     POISON = "poison"
-    CANCEL = "cancel"
     NOTE = "note"
 
 
@@ -65,6 +64,13 @@ class Arrival(NamedTuple):
     record: Record
 
 
+class Notified(Protocol):
+    """Told that something came, while a session is open."""
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+
+
 class Kept:
     """One trajectory. `offered`: the inbox offset up to which its last opening was given everything.
 
@@ -72,7 +78,7 @@ class Kept:
     workers of another group.
     """
 
-    __slots__ = ("again_us", "arrivals", "known", "left", "offered", "partition", "submitted")
+    __slots__ = ("again_us", "arrivals", "came", "known", "left", "offered", "partition", "submitted")
 
     def __init__(self, partition: int, known: Known = NOTHING) -> None:
         self.partition = partition
@@ -82,6 +88,7 @@ class Kept:
         self.submitted: int | None = None
         self.again_us = 0
         self.left = False
+        self.came: Notified | None = None
 
     def learn(self, known: Known) -> None:
         """What the events say now; arrivals that were taken are let go."""
@@ -97,6 +104,8 @@ class Kept:
         ):
             return
         self.arrivals.append(arrival)
+        if self.came is not None:
+            self.came.set()
 
     def offer(self) -> list[Arrival]:
         """Everything that is to be given to whoever opens it now."""
@@ -119,7 +128,7 @@ class Kept:
         if known.parked in STOPPED and not any(one.kind in WAKES_STOPPED for one in new):
             return None
         if new or known.owned or not known.started or known.parked in AT_ONCE:
-            return Work.CANCEL if any(one.kind == "Cancel" for one in self.arrivals) else Work.RUN
+            return Work.RUN
         return None
 
     def noted(self) -> list[Arrival]:

@@ -76,10 +76,10 @@ class Worker:
         """Trajectories that are worked on now."""
         return len(self._tasks)
 
-    def told_to_stop(self, trajectory_id: str) -> bool:
-        """Whether a trajectory that is worked on ends at its next step."""
-        found = self._tasks.get(trajectory_id)
-        return found is not None and found.leash.error is not None
+    def has_mail(self, trajectory_id: str) -> bool:
+        """Whether something has come for a trajectory that was not taken yet."""
+        kept = self.roster.get(trajectory_id)
+        return kept is not None and bool(kept.arrivals)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then moves what it has. Raises what ended the partition loop."""
@@ -118,9 +118,7 @@ class Worker:
 
     def _arrived(self, partition: int, arrivals: list[tuple[str, Arrival]]) -> None:
         for trajectory_id, arrival in arrivals:
-            here = self.roster.arrived(partition, trajectory_id, arrival)
-            if here and arrival.kind == "Cancel" and trajectory_id in self._tasks:
-                self._tasks[trajectory_id].leash.pull(Moved("somebody cancelled it"))
+            self.roster.arrived(partition, trajectory_id, arrival)
         self._wake.set()
 
     def _revoked(self, partition: int) -> None:

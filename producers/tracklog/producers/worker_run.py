@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tracklog.infra.blobs import BlobStore
@@ -24,11 +24,12 @@ from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
+from tracklog.producers.worker_mailbox import WorkerMailbox
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.codec import decode_inbox
-from tracklog.schemas.errors import InputError, LogError, Moved, TracklogError, WriterError
+from tracklog.schemas.errors import InputError, LogError, TracklogError, WriterError
 from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
@@ -86,8 +87,6 @@ class Runner:
             return await self._run(trajectory_id, kept, leash)
         if work is Work.NOTE:
             return await self._note(trajectory_id, kept)
-        if work is Work.CANCEL:
-            return await self._cancel(trajectory_id, kept, leash)
         if work is Work.POISON:
             return await self._stop(trajectory_id, Parked.POISON, f"{state.tries} owners died on it in a row")
         return kept.known
@@ -104,7 +103,7 @@ class Runner:
         setup = self._setup(agent, task, start, leash)
         kept.offer()
         try:
-            async with self._opened(trajectory_id, setup, tenant, takes, leash) as session:
+            async with self._opened(trajectory_id, kept, setup, tenant, takes, leash) as session:
                 await run_turns(session, agent, task)
         except (WriterError, LogError):
             return None
@@ -113,7 +112,7 @@ class Runner:
         return self._after(leash)
 
     def _opened(
-        self, trajectory_id: str, setup: Setup, tenant: str | None, takes: Takes | None, leash: Leash
+        self, trajectory_id: str, kept: Kept, setup: Setup, tenant: str | None, takes: Takes | None, leash: Leash
     ) -> AbstractAsyncContextManager[Session]:
         return durable(
             self.producer,
@@ -123,6 +122,7 @@ class Runner:
             topics=self.topics,
             owner=self.name,
             tenant=tenant,
+            mailbox=WorkerMailbox(kept),
             takes=takes,
             leash=leash,
         )
@@ -144,7 +144,7 @@ class Runner:
             prompt=agent.prompt,
             labels=start.labels,
             repeats_max=self.settings.repeats_max,
-            timing=self.timing,
+            timing=replace(self.timing, receive_wait_s=0.0),
         )
 
     async def _start(self, trajectory_id: str, kept: Kept) -> tuple[ev.TaskStarted, str | None, Takes | None]:
@@ -195,41 +195,6 @@ class Runner:
             taken = InboxId(source=arrival.source, seq=arrival.seq)
             await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset)
         return await self._let_go(writer, parked, "")
-
-    async def _cancel(self, trajectory_id: str, kept: Kept, leash: Leash) -> Known | None:
-        """Ends it, after what it has under way was settled: a trajectory never ends with a call that may happen."""
-        if kept.known.due_us:
-            await self._settle(trajectory_id, kept, leash)
-            if leash.state is None or leash.state.open_intents:
-                return self._after(leash)
-        start, tenant, submit = await self._start(trajectory_id, kept)
-        arrival = next(one for one in kept.arrivals if one.kind == "Cancel")
-        cancel = decode_inbox(arrival.record.key, arrival.record.value, arrival.record.headers).body
-        assert isinstance(cancel, inbox.Cancel)
-        takes = submit if _first(kept.arrivals, "Submit") is not None else None
-        writer = await self._claim(trajectory_id, tenant, takes)
-        kept.offer()
-        if writer.state.task is None:
-            await writer.append(start.model_copy(update={"driver": Driver.WORKER}))
-        taken = InboxId(source=arrival.source, seq=arrival.seq)
-        body = ev.CancelRequested(by=cancel.by, reason=cancel.reason)
-        await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset)
-        await writer.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=cancel.reason))
-        return await self._let_go(writer, Parked.LEFT, "cancelled")
-
-    async def _settle(self, trajectory_id: str, kept: Kept, leash: Leash) -> None:
-        """Opens it, which settles its calls, and leaves it at once. Whatever it is left with is in the record."""
-        start, tenant, _ = await self._start(trajectory_id, kept)
-        agent = self.agents.get(start.agent)
-        if agent is None:
-            return
-        task = await asyncio.to_thread(whole_text, start.task, self.blobs)
-        kept.offer()
-        try:
-            async with self._opened(trajectory_id, self._setup(agent, task, start, leash), tenant, None, leash):
-                raise Moved("it is cancelled")
-        except Exception:  # noqa: BLE001 - see above
-            return
 
     async def _stop(self, trajectory_id: str, parked: Parked, reason: str) -> Known | None:
         return await self._let_go(await self._claim(trajectory_id, None, None), parked, reason)

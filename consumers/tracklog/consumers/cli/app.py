@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("worker", "Run submitted tasks."),
     "submit": ("submit", "Give a task to the workers."),
     "result": ("result", "Tell how a trajectory ended."),
+    "send": ("send", "Say something to a trajectory."),
     "cancel": ("cancel", "Have trajectories end."),
     "retry": ("retry", "Let stopped trajectories go on."),
     "process": ("process", "Fold the log into Redis."),
