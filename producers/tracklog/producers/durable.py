@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
@@ -76,29 +77,25 @@ async def durable(
     `mailbox` has what others say to the trajectory; without it the inbox is read from the log.
     `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
     `takes` is an inbox record, with its offset, that opening it takes; `leash` stops the program at its next step.
-
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
     """
-    topic = (topics if topics is not None else Topics()).events
+    names = topics if topics is not None else Topics()
+    topic = names.events
     state = (await producer.prefetch([trajectory_id]))[trajectory_id]
     _check_driver(state, setup.driver)
     if state.ended:
         async with _over(producer, trajectory_id, log, topic, setup, fork) as session:
             yield session
         return
-    inbox_id, position = takes if takes is not None else (None, None)
-    writer = await producer.claim(
-        trajectory_id, owner=owner, driver=setup.driver, tenant=tenant, inbox_id=inbox_id, inbox_position=position
-    )
+    inbox_id, at = takes if takes is not None else (None, None)
+    claimed = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
+    writer = await claimed(inbox_id=inbox_id, inbox_position=at)
     pen = WriterPen(writer, leash)
     try:
-        names = topics if topics is not None else Topics()
-        box = mailbox if mailbox is not None else LogMailbox(log, names.inbox, trajectory_id, clock=setup.clock)
-        taking = Taking(pen, box, lambda tool, arguments: unfit(setup.tools, tool, arguments))
-        if writer.state.task is not None:
-            await taking.look()
+        own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, trajectory_id, clock=setup.clock)
+        taking = await _taking(pen, own, setup)
         history = await _record_up_to(log, topic, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
@@ -122,6 +119,14 @@ async def durable(
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
     await pen.release()
+
+
+async def _taking(pen: WriterPen, mailbox: Mailbox, setup: Setup) -> Taking:
+    """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
+    taking = Taking(pen, mailbox, lambda tool, arguments: unfit(setup.tools, tool, arguments))
+    if pen.writer.state.task is not None:
+        await taking.look()
+    return taking
 
 
 @asynccontextmanager

@@ -28,7 +28,6 @@ from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
-from tracklog.producers.repeats import Repeats
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
@@ -79,7 +78,6 @@ class Session:
         """Timers that are due with the last context."""
         self._timers: dict[str, int] = {}
         self._replies = 0
-        self._repeats = Repeats(setup.repeats_max, record.cursor.let_go_on)
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
 
     @property
@@ -175,11 +173,7 @@ class Session:
             body, seq = (found.body, found.seq) if found is not None else await self._ask(messages, on_token)
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
-        self._calls.propose(body.tool_calls)
-        self._repeats.take(seq, body.tool_calls)
-        if self._repeats.too_many and self.live:
-            self._record.check_live("the same call again")
-            raise self._repeats.stuck()
+        self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
         return Reply(named, body.tool_calls, body.stop_reason)
