@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.ledger import Ledger, effects_of, ledger
 from tests.support.sessions import TRAJECTORY, ScriptedModel, World, asks, built_in, new_world, says
-from tracklog.producers.approvals import EXPIRY, decide_call
+from tracklog.producers.answers import Answers
+from tracklog.producers.approvals import EXPIRY
 from tracklog.producers.models import ModelAnswer
 from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.replay import replay
@@ -64,8 +65,9 @@ async def clean(world: World, rules: PolicyFile) -> bool:
 
 
 async def decide(world: World, **words: Any) -> None:
-    async with world.process() as (_, producer):
-        await decide_call(producer, TRAJECTORY, "c1", clock=world.clock, **words)
+    log = world.new_log()
+    await Answers(log, clock=world.clock).decide(TRAJECTORY, "c1", **words)
+    log.close()
 
 
 async def held(url: str) -> World:
@@ -83,7 +85,7 @@ async def test_a_held_call_waits_and_is_made_once_when_it_was_approved(service: 
 
     with pytest.raises(ApprovalNeeded):  # nobody has decided
         await world.run(ScriptedModel(), policy=policy(HELD))
-    await decide(world, approver="ada", approve=True)
+    await decide(world, person="ada", choice=Choice.APPROVE)
     await world.run(model(), policy=policy(HELD))
 
     assert effects_of(url, "c1") == 1
@@ -100,8 +102,13 @@ async def test_a_held_call_waits_and_is_made_once_when_it_was_approved(service: 
 @pytest.mark.parametrize(
     ("words", "status", "settled", "output"),
     [
-        ({"approve": False, "reason": "too dear"}, ResultStatus.DENIED, Settled.DIRECT, "refused: by ada: too dear"),
-        ({"approve": True, "answer": "booked by hand"}, ResultStatus.OK, Settled.PERSON, "booked by hand"),
+        (
+            {"choice": Choice.DENY, "reason": "too dear"},
+            ResultStatus.DENIED,
+            Settled.DIRECT,
+            "refused: by ada: too dear",
+        ),
+        ({"choice": Choice.ANSWER, "answer": "booked by hand"}, ResultStatus.OK, Settled.PERSON, "booked by hand"),
     ],
 )
 async def test_a_held_call_that_is_refused_or_answered_is_not_made(
@@ -110,7 +117,7 @@ async def test_a_held_call_that_is_refused_or_answered_is_not_made(
     _, url = service
     world = await held(url)
 
-    await decide(world, approver="ada", **words)
+    await decide(world, person="ada", **words)
     await world.run(model(), policy=policy(HELD))
 
     result = next(body for body in world.bodies(ev.ToolResult) if body.call_id == "c1")
@@ -119,17 +126,20 @@ async def test_a_held_call_that_is_refused_or_answered_is_not_made(
     assert await clean(world, policy(HELD))
 
 
-async def test_who_may_not_decide_and_what_was_decided_are_refused(service: tuple[Ledger, str]) -> None:
+async def test_who_may_not_decide_is_told_and_the_first_decision_counts(service: tuple[Ledger, str]) -> None:
     _, url = service
     world = await held(url)
 
     with pytest.raises(InvalidEvent, match="'eve' may not decide"):
-        await decide(world, approver="eve", approve=True)
-    await decide(world, approver="ada", approve=True)
-    with pytest.raises(InvalidEvent, match="nobody is asked"):
-        await decide(world, approver="ada", approve=False)
+        await decide(world, person="eve", choice=Choice.APPROVE)
+    await decide(world, person="ada", choice=Choice.DENY)
+    await decide(world, person="ada", choice=Choice.APPROVE)  # in the inbox behind the first, and refused there
+    await world.run(model(), policy=policy(HELD))
 
-    assert [body.choice for body in world.bodies(ev.ApprovalResolved)] == [Choice.APPROVE]
+    assert [body.choice for body in world.bodies(ev.ApprovalResolved)] == [Choice.DENY]
+    (refused,) = world.bodies(ev.InboxRefused)
+    assert refused.kind == "Decision"
+    assert effects_of(url, "c1") == 0
 
 
 async def test_a_request_that_nobody_decided_in_time_is_refused(service: tuple[Ledger, str]) -> None:
@@ -138,7 +148,7 @@ async def test_a_request_that_nobody_decided_in_time_is_refused(service: tuple[L
     world.clock.advance(61.0)
 
     with pytest.raises(InvalidEvent, match="has expired"):
-        await decide(world, approver="ada", approve=True)
+        await decide(world, person="ada", choice=Choice.APPROVE)
     await world.run(model(), policy=policy(HELD))
 
     (resolved,) = world.bodies(ev.ApprovalResolved)
@@ -157,7 +167,7 @@ async def test_a_held_run_killed_at_any_append_asks_once_and_acts_once(service: 
         world.die_at_append = None
         with pytest.raises(ApprovalNeeded):
             await world.run(model(), policy=policy(HELD))
-        await decide(world, approver="ada", approve=True)
+        await decide(world, person="ada", choice=Choice.APPROVE)
         await world.run(model(), policy=policy(HELD))
         assert len(world.bodies(ev.ApprovalRequested)) == 1
         assert effects_of(url, "c1") == made_before + 1

@@ -1,7 +1,7 @@
 """Held calls: asking, and what was decided (DESIGN §9).
 
 A held call writes `ApprovalRequested` and leaves its session with ApprovalNeeded; nothing waits in memory. A decision
-is an event that quotes the hash of the request. The next opening of the session goes on by it.
+comes by the inbox (`answers.py` puts it there) and quotes the hash of the request. The next opening goes on by it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Final
 from tracklog.infra.clock import Clock
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.policy import Decision
-from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
 from tracklog.schemas import events as ev
-from tracklog.schemas.errors import ApprovalNeeded, InvalidEvent
+from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.lifecycle import CallStatus
-from tracklog.schemas.state import Call, State
-from tracklog.schemas.values import Body, Choice, Driver, ToolCall
+from tracklog.schemas.state import State
+from tracklog.schemas.values import Choice, ToolCall
 
-__all__ = ["EXPIRY", "Approvals", "decide_call", "expire_requests"]
+__all__ = ["EXPIRY", "Approvals", "expire_requests"]
 
 EXPIRY: Final = "expiry"
 """Stands as the approver when nobody decided in time."""
@@ -54,7 +53,7 @@ class Approvals:
             raise ApprovalNeeded(
                 f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is held "
                 f"by {decision.rule!r}",
-                hint="decide about it with decide_call(...), then open the session again",
+                hint="decide about it with Answers(...).decide(...), then open the session again",
             )
         return resolved.body
 
@@ -69,40 +68,6 @@ class Approvals:
         )
 
 
-async def decide_call(
-    producer: EventProducer,
-    trajectory_id: str,
-    call_id: str,
-    *,
-    approver: str,
-    approve: bool,
-    clock: Clock,
-    reason: str = "",
-    answer: str | None = None,
-    driver: Driver = Driver.LIBRARY,
-) -> None:
-    """A person's decision about a held call. The session can be opened again after it.
-
-    Refused, the model is given `reason`; `answer` instead of an approval is given to the model as the call's result,
-    and the call is not made. Who `approver` really is must be known to whoever calls this. Raises InvalidEvent for a
-    call that is not held, a person who may not decide, and a request that has expired; nothing is claimed then.
-    """
-    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
-    _check_may(state, call_id, approver, clock)
-    writer = await producer.claim(trajectory_id, owner=approver, driver=driver, reason=f"decides call {call_id}")
-    held = writer.state.calls.get(call_id)
-    if held is None or held.status is not CallStatus.ASKED:
-        await writer.release("nothing to decide")
-        raise _not_held(trajectory_id, call_id, held)
-    choice = Choice.ANSWER if answer is not None else Choice.APPROVE if approve else Choice.DENY
-    body = _resolved(
-        call_id, held, approver, choice, reason=reason, answer=None if answer is None else Body.of(answer, "text/plain")
-    )
-    pen = WriterPen(writer)
-    await pen.append(body, turn=held.turn, cause=None)
-    await pen.release("decided")
-
-
 async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> None:
     """Refuses held calls that nobody decided about in time."""
     now_us = clock.now_us()
@@ -112,43 +77,12 @@ async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> None:
         if call.status is CallStatus.ASKED and call.expires_at is not None and call.expires_at <= now_us
     }
     for call_id, call in late.items():
-        body = _resolved(call_id, call, EXPIRY, Choice.EXPIRE, reason="nobody decided in time")
+        assert call.request_hash is not None
+        body = ev.ApprovalResolved(
+            call_id=call_id,
+            request_hash=call.request_hash,
+            approver=EXPIRY,
+            choice=Choice.EXPIRE,
+            reason="nobody decided in time",
+        )
         await pen.append(body, turn=call.turn, cause=None)
-
-
-def _resolved(
-    call_id: str, held: Call, approver: str, choice: Choice, *, reason: str, answer: Body | None = None
-) -> ev.ApprovalResolved:
-    assert held.request_hash is not None
-    return ev.ApprovalResolved(
-        call_id=call_id,
-        request_hash=held.request_hash,
-        approver=approver,
-        choice=choice,
-        reason=reason,
-        answer=answer,
-    )
-
-
-def _check_may(state: State, call_id: str, approver: str, clock: Clock) -> None:
-    held = state.calls.get(call_id)
-    if held is None or held.status is not CallStatus.ASKED:
-        raise _not_held(state.trajectory_id, call_id, held)
-    if held.may_approve and approver not in held.may_approve:
-        raise InvalidEvent(
-            f"{approver!r} may not decide about call {call_id!r} of {state.trajectory_id!r}",
-            hint=f"those who may are {', '.join(held.may_approve)}",
-        )
-    if held.expires_at is not None and held.expires_at <= clock.now_us():
-        raise InvalidEvent(
-            f"the request to approve call {call_id!r} of {state.trajectory_id!r} has expired",
-            hint="open its session: the model is told that the call was refused",
-        )
-
-
-def _not_held(trajectory_id: str, call_id: str, call: Call | None) -> InvalidEvent:
-    stands = "not open" if call is None else call.status.value
-    return InvalidEvent(
-        f"call {call_id!r} of trajectory {trajectory_id!r} is {stands}; nobody is asked to approve it",
-        hint="look at the trajectory for its pending approvals",
-    )

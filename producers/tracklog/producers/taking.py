@@ -107,7 +107,7 @@ def _decided(state: State, one: Incoming, body: inbox.Decision) -> tuple[ev.Even
     if call.may_approve and body.approver not in call.may_approve:
         return _refusal(one, f"{body.approver} may not decide about call {body.call_id}"), None
     if body.choice is Choice.EDIT:
-        return _refusal(one, "a call cannot be edited: refuse it, and say to the model what to change"), None
+        return _refusal(one, "arguments cannot be edited yet: deny the call and say what is wanted"), None
     return ev.ApprovalResolved(**body.model_dump()), None
 
 
