@@ -8,11 +8,14 @@ from typing import Final, NamedTuple
 from tracklog.processors.processor import Seen
 from tracklog.processors.writes import Scalar, SetFields, own_fields
 from tracklog.schemas.fold import fold
-from tracklog.schemas.lifecycle import TrajectoryStatus
+from tracklog.schemas.lifecycle import STOPPED, TrajectoryStatus
 from tracklog.schemas.state import State, dump_state, load_state
 
 STATE_FIELD: Final = b"state"
-STATUSES: Final = (*(status.value for status in TrajectoryStatus), "waiting", "in doubt", "faulty")
+_STOPPED: Final = sorted(word.value for word in STOPPED)
+STATUSES: Final[tuple[str, ...]] = tuple(
+    dict.fromkeys((*(status.value for status in TrajectoryStatus), *_STOPPED, "waiting", "in doubt", "faulty"))
+)
 """Every word that `State.summary` can say."""
 
 
