@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar, overload
 import orjson
 
 from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.bound import Bound
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
@@ -29,6 +30,7 @@ from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.setup import Setup
+from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
@@ -73,6 +75,7 @@ class Session:
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
+        self._bound = Bound(self.call_tool)
         self._replies = 0
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
 
@@ -135,12 +138,20 @@ class Session:
         A message that no event holds yet is recorded as said. Raises Diverged when the context is another one
         than at this point of the record, InvalidEvent for what is no message.
         """
+        self._messages = await self._build(messages, self._own_tools)
+
+    async def _own_tools(self) -> bytes | None:
+        return self._in_force.shown.versions.tools
+
+    async def _build(
+        self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]
+    ) -> tuple[Mapping[str, Any], ...]:
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
             for shown in await self._in_force.newly():
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
-            self._offered = self._in_force.shown.versions.tools
+            self._offered = await offered()
             if self._all_inherited and not self._record.cursor.inheriting:
                 self._all_inherited = False
                 self._assembly.restart()
@@ -155,22 +166,65 @@ class Session:
             )
             self._record.turn += 1
             await self._record.ordered(body, describe(body), check=_same_context)
-        self._messages = plain
+        return plain
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
         """The model's reply to the last context: the recorded one, or a new one. Raises ModelError, Diverged."""
         messages, self._messages = self._messages, None
         if messages is None:
             raise SessionMisused("a model call without a context", hint="await session.build_context(messages) first")
+
+        async def ask() -> ModelAnswer:
+            tools = await self._in_force.definitions(self._offered)
+            sampling = self._in_force.shown.versions.sampling
+            request = ModelRequest(messages, tools, sampling, replies_before=self._replies)
+            return await self._in_force.model.reply(request, on_token=on_token)
+
+        _, reply = await self._reply(ask)
+        return reply
+
+    async def exchange(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        ask: Callable[[tuple[Mapping[str, Any], ...]], Awaitable[ModelAnswer]],
+    ) -> tuple[Reply, ev.ModelReplied]:
+        """A context and the reply to it, for a program that says itself which model is asked, and with which tools.
+
+        `ask` is called with the messages when no reply is recorded. The context's hash covers the tools. Raises as
+        build_context and call_model do, and what `ask` raises.
+        """
+        text = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS).decode() if tools else None
+
+        async def offered() -> bytes | None:
+            return None if text is None else (await self._record.blob(text, JSON)).hash
+
+        self._bound.check()
+        plain = await self._build(messages, offered)
+        body, reply = await self._reply(lambda: ask(plain))
+        return reply, body
+
+    async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
         with self._record.strand.ordered("a model call"):
             found = self._record.next_ordered(ev.ModelReplied, "a model call")
-            body, seq = (found.body, found.seq) if found is not None else await self._ask(messages, on_token)
+            body, seq = (found.body, found.seq) if found is not None else await self._ask(ask)
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
+        self._bound.propose(body.tool_calls)
         self._calls.propose(body.tool_calls)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
-        return Reply(named, body.tool_calls, body.stop_reason)
+        return body, Reply(named, body.tool_calls, body.stop_reason)
+
+    def wrap(self, client: Any, **options: Any) -> Any:
+        """An `openai.AsyncOpenAI` that replies through this session; see `wrapped_openai` for the options."""
+        from tracklog.producers.wrapped_openai import wrapped_openai
+
+        return wrapped_openai(self, client, **options)
+
+    def bind(self, tool: Tool) -> Callable[..., Awaitable[str]]:
+        """The tool as an async function for a framework that calls tools itself; see Bound."""
+        return self._bound.bind(tool)
 
     async def authorize(self, call: ToolCall) -> bool:
         """Whether the policy allows a call of the last reply, recorded. `call_tool` asks by itself."""
@@ -274,20 +328,10 @@ class Session:
         ext = {EXT_MESSAGE: said.shape} if said.shape else {}
         return await self._record.ordered(body, describe(body), check=_same_message, ext=ext)
 
-    async def _ask(
-        self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
-    ) -> tuple[ev.ModelReplied, int]:
+    async def _ask(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, int]:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
-        if given is not None:
-            self._record.check_live("a model call")
-            body = await self._replied(given)
-            return body, await self._record.write(body)
-        model = self._in_force.model
         self._record.check_live("a model call")
-        tools = await self._in_force.definitions(self._offered)
-        sampling = self._in_force.shown.versions.sampling
-        request = ModelRequest(messages, tools, sampling, replies_before=self._replies)
-        body = await self._replied(await model.reply(request, on_token=on_token))
+        body = await self._replied(given if given is not None else await ask())
         return body, await self._record.write(body)
 
     async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
