@@ -21,6 +21,7 @@ from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import Accepted, read_history
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.lineage import Lineage, read_lineage
+from tracklog.producers.mailbox import LogMailbox, Mailbox
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.places import Places
@@ -30,8 +31,11 @@ from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
+from tracklog.producers.taking import Taking
+from tracklog.producers.tool_run import unfit
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import (
+    Cancelled,
     Fenced,
     InputError,
     InvalidEvent,
@@ -40,11 +44,11 @@ from tracklog.schemas.errors import (
     TracklogError,
     UnknownSchema,
 )
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Driver, Place, ResultStatus, Settled
+from tracklog.schemas.values import Body, Driver, Ending, Place, ResultStatus, Settled
 
 __all__ = ["answer_call", "durable"]
 
@@ -62,9 +66,11 @@ async def durable(
     owner: str = OWNER,
     tenant: str | None = None,
     fork: Fork | None = None,
+    mailbox: Mailbox | None = None,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
 
+    `mailbox` has what others say to the trajectory; without it the inbox is read from the log.
     `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
@@ -74,20 +80,18 @@ async def durable(
     state = (await producer.prefetch([trajectory_id]))[trajectory_id]
     _check_driver(state, setup.driver)
     if state.ended:
-        _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
-        begun = await _begun(log, topic, trajectory_id, ended, fork)
-        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
-        await session.start()
-        try:
+        async with _over(producer, trajectory_id, log, topic, setup, fork) as session:
             yield session
-        finally:
-            session.close()
-            producer.forget(trajectory_id)
         return
     writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     pen = WriterPen(writer)
     try:
-        history = await _record_up_to(log, topic, writer.state)
+        names = topics if topics is not None else Topics()
+        box = mailbox if mailbox is not None else LogMailbox(log, names.inbox, trajectory_id, clock=setup.clock)
+        taking = Taking(pen, box, lambda tool, arguments: unfit(setup.tools, tool, arguments))
+        if writer.state.task is not None:
+            await taking.look()
+        history = await _record_up_to(log, topic, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         if writer.state.open_intents:
@@ -95,16 +99,37 @@ async def durable(
             history = await _record_up_to(log, topic, await writer.confirm())
         session, record = _session(setup, trajectory_id, history, pen, begun)
         pen.places = record.cursor.places
+        record.taking = taking
+        taking.messages.clear()  # those are in the record that was read after them
         await session.start()
         try:
             yield session
             _check_finished(record)
         finally:
             session.close()
+    except Cancelled as error:
+        await _obey(pen, error)
+        raise
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
     await pen.release()
+
+
+@asynccontextmanager
+async def _over(
+    producer: EventProducer, trajectory_id: str, log: Log, topic: str, setup: Setup, fork: Fork | None
+) -> AsyncIterator[Session]:
+    """A session of a trajectory that has ended."""
+    _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
+    begun = await _begun(log, topic, trajectory_id, ended, fork)
+    session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
+    await session.start()
+    try:
+        yield session
+    finally:
+        session.close()
+        producer.forget(trajectory_id)
 
 
 async def answer_call(
@@ -270,6 +295,15 @@ async def _standing(record: Record, call_id: str, call: Call, history: Sequence[
 def _check_finished(record: Record) -> None:
     """A program that leaves well before its record does has left something out."""
     record.cursor.check_all_given("the end of the program")
+
+
+async def _obey(pen: WriterPen, cancelled: Cancelled) -> None:
+    """Ends a trajectory that was cancelled, unless a call of it may have happened and has no result."""
+    state = await pen.standing()
+    if not state.ended and not state.open_intents:
+        reason = cancelled.message[:TEXT_FIELD_CHARS_MAX]
+        await pen.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=reason), turn=state.turn, cause=None)
+    await pen.release("cancelled", parked=Parked.DOUBT if state.open_intents else None)
 
 
 async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:

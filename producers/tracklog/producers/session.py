@@ -34,6 +34,7 @@ from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
+from tracklog.schemas.events import EventBody
 from tracklog.schemas.values import Body, Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
@@ -76,6 +77,9 @@ class Session:
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
         self._bound = Bound(self.call_tool)
+        self.fired: tuple[str, ...] = ()
+        """Timers that are due with the last context."""
+        self._timers: dict[str, int] = {}
         self._replies = 0
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
 
@@ -148,6 +152,8 @@ class Session:
     ) -> tuple[Mapping[str, Any], ...]:
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
+            await self._record.take()
+            await self._fire()
             for shown in await self._in_force.newly():
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
@@ -260,6 +266,35 @@ class Session:
 
         return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
 
+    async def receive(self) -> Message:
+        """The next message that somebody sent, for the next context; waits for it as long as the timing says.
+
+        Raises NothingReceived: leave with it, and the trajectory goes on when a message has come.
+        """
+        asked = "a message"
+        with self._record.strand.ordered(asked):
+            found = await self._record.received(asked, self._setup.timing.receive_wait_s)
+        message = {"role": found.body.role.value, "content": await self._record.whole(found.body.message)}
+        self._assembly.know(seen_hash(message), found.seq)
+        return message
+
+    async def send(self, peer: str, text: str) -> None:
+        """Records a message to somebody; the router brings it to them."""
+        body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
+        with self._record.strand.ordered("a message to be sent"):
+            await self._record.ordered(body, f"a message to {peer}", check=_same_sent)
+
+    async def sleep_turns(self, turns: int, name: str) -> None:
+        """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
+        if turns < 1 or name in self._timers:
+            raise SessionMisused(
+                f"a timer {name!r} over {turns} turns", hint="1 or more, under a name that no open timer has"
+            )
+        body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
+        with self._record.strand.ordered("a timer"):
+            await self._record.ordered(body, f"timer {name!r}", check=_same_timer)
+        self._timers[name] = self.turn + turns
+
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
 
@@ -319,6 +354,12 @@ class Session:
     def close(self) -> None:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
+
+    async def _fire(self) -> None:
+        self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
+        for name in self.fired:
+            del self._timers[name]
+            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=_same_timer)
 
     async def _hear(self, message: Message) -> int:
         said = heard(message)
@@ -383,6 +424,15 @@ def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
 def _same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
     same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
     return "" if same else "message"
+
+
+def _same_sent(recorded: ev.MessageSent, asked: ev.MessageSent) -> str:
+    same = (recorded.peer, recorded.message.hash) == (asked.peer, asked.message.hash)
+    return "" if same else "message"
+
+
+def _same_timer(recorded: EventBody, asked: EventBody) -> str:
+    return "" if recorded == asked else "timer"
 
 
 def _same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:

@@ -52,6 +52,9 @@ class Agent:
     prompt: str | None = None
     turns_max: int = TURNS_MAX
     compaction: Compaction | None = None
+    talks_until: str | None = None
+    """Of an agent that talks with somebody: a reply without calls waits for the next message, and one that holds this
+    text is the last. None: a reply without calls is the end."""
 
 
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
@@ -65,8 +68,12 @@ async def run_turns(session: Session, agent: Agent, task: str) -> str:
         reply = await session.call_model()
         messages.append(reply.message)
         if not reply.tool_calls:
-            await session.end(reply.text)
-            return reply.text
+            answer = None if agent.talks_until is None else await session.receive()
+            if answer is None or str(agent.talks_until) in str(answer["content"]):
+                await session.end(reply.text)
+                return reply.text
+            messages.append(answer)
+            continue
         messages += [result.message for result in await call_all(session, reply)]
     await session.end(ending=Ending.FAILED, reason=f"no end within {agent.turns_max} turns")
     return ""
