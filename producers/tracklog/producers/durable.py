@@ -26,7 +26,7 @@ from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.places import Places
 from tracklog.producers.producer import EventProducer
-from tracklog.producers.record import TEXT, Record
+from tracklog.producers.record import Record
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling, Standing
@@ -48,9 +48,9 @@ from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Driver, Ending, Place, ResultStatus, Settled
+from tracklog.schemas.values import Driver, Ending, Place
 
-__all__ = ["answer_call", "durable"]
+__all__ = ["durable"]
 
 OWNER: Final = "library"
 
@@ -130,41 +130,6 @@ async def _over(
     finally:
         session.close()
         producer.forget(trajectory_id)
-
-
-async def answer_call(
-    producer: EventProducer,
-    trajectory_id: str,
-    call_id: str,
-    *,
-    person: str,
-    happened: bool,
-    output: str,
-    driver: Driver = Driver.LIBRARY,
-) -> None:
-    """A person's word on a call that was escalated: the session can be opened again after it.
-
-    `output` is what the model is given as the call's result. `person` is recorded as who claimed the trajectory.
-    Raises InvalidEvent for a call that nobody asked about. Whoever has the trajectory loses it.
-    """
-    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
-    _check_driver(state, driver)
-    writer = await producer.claim(trajectory_id, owner=person, driver=driver, reason=f"answers call {call_id}")
-    call = writer.state.calls.get(call_id)
-    if call is None or call.status is not CallStatus.ESCALATED:
-        await writer.release("nothing to answer")
-        stands = "not open" if call is None else call.status.value
-        raise InvalidEvent(
-            f"call {call_id!r} of trajectory {trajectory_id!r} is {stands}; nobody was asked about it",
-            hint="open its session: that settles what can be settled, and says which call a person must look at",
-        )
-    status = ResultStatus.OK if happened else ResultStatus.EXPIRED
-    pen = WriterPen(writer)
-    body = ev.ToolResult(
-        call_id=call_id, status=status, output=Body.of(output, TEXT), settled=Settled.PERSON, attempts=0
-    )
-    await pen.append(body, turn=call.turn, cause=call.seq)
-    await pen.release("answered")
 
 
 def _check_driver(state: State, driver: Driver) -> None:
