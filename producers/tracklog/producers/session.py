@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar, overload
 
 import orjson
 
+from tracklog.producers import same
 from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
 from tracklog.producers.bound import Bound
 from tracklog.producers.calls import Calls, Result
@@ -29,13 +30,13 @@ from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.same import json_of
 from tracklog.producers.setup import Setup
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
-from tracklog.schemas.errors import InvalidEvent, SessionMisused
-from tracklog.schemas.events import EventBody
-from tracklog.schemas.values import Body, Ending, ObservedKind, ToolCall
+from tracklog.schemas.errors import SessionMisused
+from tracklog.schemas.values import Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
 
@@ -119,7 +120,7 @@ class Session:
             code_version=setup.code_version,
         )
         with self._record.strand.ordered("the start"):
-            seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+            seq = await self._record.ordered(body, "the start of a task", check=same.start)
         if self._fork is not None:
             await self._start_fork(self._fork, body)
         await self._in_force.open(seq)
@@ -142,10 +143,11 @@ class Session:
         A message that no event holds yet is recorded as said. Raises Diverged when the context is another one
         than at this point of the record, InvalidEvent for what is no message.
         """
-        self._messages = await self._build(messages, self._own_tools)
 
-    async def _own_tools(self) -> bytes | None:
-        return self._in_force.shown.versions.tools
+        async def own_tools() -> bytes | None:
+            return self._in_force.shown.versions.tools
+
+        self._messages = await self._build(messages, own_tools)
 
     async def _build(
         self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]
@@ -171,7 +173,7 @@ class Session:
                 rule_version=RULE_VERSION,
             )
             self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=_same_context)
+            await self._record.ordered(body, describe(body), check=same.context)
         return plain
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
@@ -182,8 +184,7 @@ class Session:
 
         async def ask() -> ModelAnswer:
             tools = await self._in_force.definitions(self._offered)
-            sampling = self._in_force.shown.versions.sampling
-            request = ModelRequest(messages, tools, sampling, replies_before=self._replies)
+            request = ModelRequest(messages, tools, self._in_force.shown.versions.sampling, self._replies)
             return await self._in_force.model.reply(request, on_token=on_token)
 
         _, reply = await self._reply(ask)
@@ -194,11 +195,10 @@ class Session:
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]],
         ask: Callable[[tuple[Mapping[str, Any], ...]], Awaitable[ModelAnswer]],
-    ) -> tuple[Reply, ev.ModelReplied]:
-        """A context and the reply to it, for a program that says itself which model is asked, and with which tools.
+    ) -> tuple[ev.ModelReplied, Reply]:
+        """A context, whose hash covers the tools, and the reply to it: as recorded, or as `ask` gives it.
 
-        `ask` is called with the messages when no reply is recorded. The context's hash covers the tools. Raises as
-        build_context and call_model do, and what `ask` raises.
+        Raises as build_context and call_model do, and what `ask` raises.
         """
         text = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS).decode() if tools else None
 
@@ -207,8 +207,7 @@ class Session:
 
         self._bound.check()
         plain = await self._build(messages, offered)
-        body, reply = await self._reply(lambda: ask(plain))
-        return reply, body
+        return await self._reply(lambda: ask(plain))
 
     async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
         with self._record.strand.ordered("a model call"):
@@ -262,7 +261,7 @@ class Session:
 
         async def run() -> str:
             value = fn()
-            return _json(name, await value if inspect.isawaitable(value) else value)
+            return json_of(name, await value if inspect.isawaitable(value) else value)
 
         return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
 
@@ -282,7 +281,7 @@ class Session:
         """Records a message to somebody; the router brings it to them."""
         body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
         with self._record.strand.ordered("a message to be sent"):
-            await self._record.ordered(body, f"a message to {peer}", check=_same_sent)
+            await self._record.ordered(body, f"a message to {peer}", check=same.sent)
 
     async def sleep_turns(self, turns: int, name: str) -> None:
         """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
@@ -292,7 +291,7 @@ class Session:
             )
         body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
         with self._record.strand.ordered("a timer"):
-            await self._record.ordered(body, f"timer {name!r}", check=_same_timer)
+            await self._record.ordered(body, f"timer {name!r}", check=same.timer)
         self._timers[name] = self.turn + turns
 
     async def now_us(self) -> int:
@@ -345,10 +344,10 @@ class Session:
 
         Raises InvalidEvent while a call has no outcome, Fenced, Diverged.
         """
-        body = None if result is None else await self._record.body(_json("the result", result), JSON)
+        body = None if result is None else await self._record.body(json_of("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
-            seq = await self._record.ordered(ended, "the end of the task", check=_same_end)
+            seq = await self._record.ordered(ended, "the end of the task", check=same.end)
             await self._record.pen.confirm(seq)
 
     def close(self) -> None:
@@ -359,7 +358,7 @@ class Session:
         self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
         for name in self.fired:
             del self._timers[name]
-            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=_same_timer)
+            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=same.timer)
 
     async def _hear(self, message: Message) -> int:
         said = heard(message)
@@ -367,7 +366,7 @@ class Session:
             peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
         )
         ext = {EXT_MESSAGE: said.shape} if said.shape else {}
-        return await self._record.ordered(body, describe(body), check=_same_message, ext=ext)
+        return await self._record.ordered(body, describe(body), check=same.message, ext=ext)
 
     async def _ask(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, int]:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
@@ -377,7 +376,7 @@ class Session:
 
     async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
         return ev.ModelReplied(
-            reply=await self._record.body(_json("the reply", answer.message), JSON),
+            reply=await self._record.body(json_of("the reply", answer.message), JSON),
             tool_calls=self._calls.unique(answer.tool_calls),
             stop_reason=answer.stop_reason,
             usage=answer.usage,
@@ -400,45 +399,3 @@ class Session:
             body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
             await self._record.write(body)
             return text
-
-
-def _json(name: str, value: object) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError as error:
-        raise InvalidEvent(
-            f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
-        ) from error
-
-
-def _same_start(recorded: ev.TaskStarted, asked: ev.TaskStarted) -> str:
-    """Whether it is another task. Other versions are drift."""
-    pairs = {"task": (recorded.task.hash, asked.task.hash), "agent": (recorded.agent, asked.agent)}
-    return ", ".join(name for name, (was, now) in pairs.items() if was != now)
-
-
-def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
-    return "" if recorded.context_hash == asked.context_hash else "context"
-
-
-def _same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
-    same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
-    return "" if same else "message"
-
-
-def _same_sent(recorded: ev.MessageSent, asked: ev.MessageSent) -> str:
-    same = (recorded.peer, recorded.message.hash) == (asked.peer, asked.message.hash)
-    return "" if same else "message"
-
-
-def _same_timer(recorded: EventBody, asked: EventBody) -> str:
-    return "" if recorded == asked else "timer"
-
-
-def _same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:
-    was, now = _digest(recorded.result), _digest(asked.result)
-    return "" if (recorded.ending, was) == (asked.ending, now) else "result"
-
-
-def _digest(body: Body | None) -> bytes | None:
-    return None if body is None else body.hash

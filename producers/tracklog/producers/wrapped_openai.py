@@ -71,13 +71,13 @@ class _Through(httpx2.AsyncBaseTransport):
                 hint=f"inside of a session only POST {PATH} is; read other things with session.step",
             )
         body = orjson.loads(await request.aread())
-        reply, event = await self._ask(body)
+        event, reply = await self._ask(body)
         completion = _completion(self._session, body, reply, event)
         if body.get("stream"):
             return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_stream(completion))
         return httpx2.Response(200, json=completion)
 
-    async def _ask(self, body: dict[str, Any]) -> tuple[Reply, ev.ModelReplied]:
+    async def _ask(self, body: dict[str, Any]) -> tuple[ev.ModelReplied, Reply]:
         messages = body.pop("messages", None)
         if not isinstance(messages, list) or body.get("n") not in (None, 1):
             raise SessionMisused("a session takes one list of messages, and one reply to it", hint="leave n out")
