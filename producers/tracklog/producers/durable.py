@@ -18,7 +18,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.history import Accepted, read_history
+from tracklog.producers.history import Accepted
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.lineage import Lineage, read_lineage
 from tracklog.producers.mailbox import LogMailbox, Mailbox
@@ -33,6 +33,7 @@ from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
 from tracklog.producers.tool_run import unfit
+from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import (
     Cancelled,
@@ -40,7 +41,6 @@ from tracklog.schemas.errors import (
     InputError,
     InvalidEvent,
     SessionError,
-    SessionMisused,
     TracklogError,
     UnknownSchema,
 )
@@ -77,13 +77,11 @@ async def durable(
     and Diverged when the task or the agent is another one.
     """
     topic = (topics if topics is not None else Topics()).events
-    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
-    _check_driver(state, setup.driver)
-    if state.ended:
-        async with _over(producer, trajectory_id, log, topic, setup, fork) as session:
+    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant)
+    if writer is None:
+        async with _over(producer, trajectory_id, ended, log, topic, setup, fork) as session:
             yield session
         return
-    writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     pen = WriterPen(writer)
     try:
         names = topics if topics is not None else Topics()
@@ -91,12 +89,13 @@ async def durable(
         taking = Taking(pen, box, lambda tool, arguments: unfit(setup.tools, tool, arguments))
         if writer.state.task is not None:
             await taking.look()
-        history = await _record_up_to(log, topic, await pen.standing())
+        history = await _record_up_to(producer, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
-            history = await _record_up_to(log, topic, await writer.confirm())
+            history = await _record_up_to(producer, await writer.confirm())
+        producer.close_history(trajectory_id)
         session, record = _session(setup, trajectory_id, history, pen, begun)
         pen.places = record.cursor.places
         record.taking = taking
@@ -113,15 +112,38 @@ async def durable(
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
+    finally:
+        producer.close_history(trajectory_id)
     await pen.release()
+
+
+async def _take_up(
+    producer: EventProducer, trajectory_id: str, setup: Setup, owner: str, tenant: str | None
+) -> tuple[TrajectoryWriter | None, list[Accepted]]:
+    """The claim, and the record before it; no claim of what has ended."""
+    try:
+        state, history = await producer.history(trajectory_id)
+        _check_driver(state, setup.driver)
+        if not state.ended:
+            return await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant), history
+    except BaseException:
+        producer.close_history(trajectory_id)
+        raise
+    producer.close_history(trajectory_id)
+    return None, history
 
 
 @asynccontextmanager
 async def _over(
-    producer: EventProducer, trajectory_id: str, log: Log, topic: str, setup: Setup, fork: Fork | None
+    producer: EventProducer,
+    trajectory_id: str,
+    ended: Sequence[Accepted],
+    log: Log,
+    topic: str,
+    setup: Setup,
+    fork: Fork | None,
 ) -> AsyncIterator[Session]:
     """A session of a trajectory that has ended."""
-    _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
     begun = await _begun(log, topic, trajectory_id, ended, fork)
     session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
     await session.start()
@@ -140,16 +162,10 @@ def _check_driver(state: State, driver: Driver) -> None:
         )
 
 
-async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
-    """The accepted events up to this state's head. Raises SessionMisused when the log is not the producer's."""
-    _, accepted = await asyncio.to_thread(read_history, log, topic, state.trajectory_id)
-    mine = [one for one in accepted if one[0].envelope.seq <= state.head.seq]
-    if not mine or mine[-1][0].hash != state.head.hash:
-        raise SessionMisused(
-            f"the log {log.url} does not hold the record of {state.trajectory_id!r} that the producer knows",
-            hint="give durable() the log and the topics of its producer",
-        )
-    return mine
+async def _record_up_to(producer: EventProducer, state: State) -> list[Accepted]:
+    """The accepted events up to this state's head, and no later owner's."""
+    _, accepted = await producer.history(state.trajectory_id)
+    return [one for one in accepted if one[0].envelope.seq <= state.head.seq]
 
 
 class _Begun(NamedTuple):
