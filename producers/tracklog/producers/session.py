@@ -14,7 +14,6 @@ import inspect
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, overload
 
 import orjson
@@ -28,7 +27,7 @@ from tracklog.producers.divergence import Divergence
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
-from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
+from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, Reply, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.same import json_of
 from tracklog.producers.setup import Setup
@@ -45,20 +44,6 @@ NONCE_BITS: Final = 53
 """Of a nonce that make a float: as many as its mantissa has."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's reply. `message` goes into the next context; its calls have ids that are unique in the run."""
-
-    message: Mapping[str, Any]
-    tool_calls: tuple[ToolCall, ...]
-    stop_reason: str = ""
-
-    @property
-    def text(self) -> str:
-        content = self.message.get("content")
-        return content if isinstance(content, str) else ""
 
 
 class Session:
@@ -216,7 +201,7 @@ class Session:
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
         self._bound.propose(body.tool_calls)
-        self._calls.propose(body.tool_calls)
+        self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
         return body, Reply(named, body.tool_calls, body.stop_reason)

@@ -41,6 +41,8 @@ class Setup:
     labels: Mapping[str, str] = field(default_factory=dict)
     code_version: str = ""
     drift: Drift | None = None
+    repeats_max: int | None = None
+    """How often in a row the same call with the same arguments may be asked for; None for any number."""
     timing: Timing = field(default_factory=Timing)
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX

@@ -24,7 +24,8 @@ except ImportError as error:
     raise ImportError("the openai package is missing: pip install 'tracklog[openai]'") from error
 
 if TYPE_CHECKING:
-    from tracklog.producers.session import Reply, Session
+    from tracklog.producers.models import Reply
+    from tracklog.producers.session import Session
 
 __all__ = ["wrapped_openai"]
 
