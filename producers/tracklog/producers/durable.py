@@ -84,8 +84,7 @@ async def durable(
     """
     names = topics if topics is not None else Topics()
     topic = names.events
-    taken: Takes = takes if takes is not None else (None, None)
-    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant, taken)
+    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant, takes or (None, None))
     if writer is None:
         async with _over(producer, trajectory_id, ended, log, topic, setup, fork) as session:
             yield session
