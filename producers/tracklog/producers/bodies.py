@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 
+import orjson
+
 from tracklog.infra.blobs import BlobStore
-from tracklog.schemas.errors import BlobAltered, BlobTooLarge
+from tracklog.schemas.errors import BlobAltered, BlobTooLarge, InvalidEvent
 from tracklog.schemas.values import Body
 
-__all__ = ["body_of", "cut_text", "delivered_body", "whole_text"]
+__all__ = ["body_of", "cut_text", "delivered_body", "json_of", "whole_text"]
 
 
 def body_of(text: str, blobs: BlobStore, limit: int, media_type: str = "") -> Body:
@@ -66,3 +68,13 @@ def whole_text(body: Body, blobs: BlobStore) -> str:
             hint="restore the blob from a backup",
         )
     return data.decode()
+
+
+def json_of(name: str, value: object) -> str:
+    """The value as JSON. Raises InvalidEvent, naming it, for what JSON cannot say."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise InvalidEvent(
+            f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
+        ) from error

@@ -105,9 +105,15 @@ class OpenAIModel:
         body = {"model": self._model, "messages": list(request.messages), **parameters}
         if request.tools:
             body["tools"] = list(request.tools)
+        return await self.answer(body, request, on_token=on_token)
+
+    async def answer(
+        self, body: Mapping[str, Any], request: ModelRequest, *, on_token: OnToken | None = None
+    ) -> ModelAnswer:
+        """The answer to this body of a request, tried as `reply` tries."""
         began = self._clock.monotonic_s()
         completion = await self._tried(body, on_token)
-        seed = parameters.get("seed")
+        seed = body.get("seed")
         return answer_of(
             completion,
             request,

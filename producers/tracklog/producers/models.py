@@ -19,6 +19,7 @@ __all__ = [
     "Model",
     "ModelAnswer",
     "ModelRequest",
+    "Reply",
     "calls_of",
     "used_call_ids",
     "with_call_ids",
@@ -58,6 +59,20 @@ class ModelAnswer:
     served: str = ""
     seed: int | None = None
     duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply. `message` goes into the next context; its calls have ids that are unique in the run."""
+
+    message: Mapping[str, Any]
+    tool_calls: tuple[ToolCall, ...]
+    stop_reason: str = ""
+
+    @property
+    def text(self) -> str:
+        content = self.message.get("content")
+        return content if isinstance(content, str) else ""
 
 
 class Model(Protocol):

@@ -14,26 +14,29 @@ import inspect
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, overload
 
 import orjson
 
 from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.bodies import json_of
+from tracklog.producers.bound import Bound
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
+from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.in_force import InForce
-from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
+from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, Reply, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
 from tracklog.producers.setup import Setup
 from tracklog.producers.spend import exhausted
+from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
-from tracklog.schemas.errors import InvalidEvent, SessionMisused
+from tracklog.schemas.errors import SessionMisused
 from tracklog.schemas.values import Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
@@ -43,20 +46,6 @@ NONCE_BITS: Final = 53
 """Of a nonce that make a float: as many as its mantissa has."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's reply. `message` goes into the next context; its calls have ids that are unique in the run."""
-
-    message: Mapping[str, Any]
-    tool_calls: tuple[ToolCall, ...]
-    stop_reason: str = ""
-
-    @property
-    def text(self) -> str:
-        content = self.message.get("content")
-        return content if isinstance(content, str) else ""
 
 
 class Session:
@@ -75,6 +64,7 @@ class Session:
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
+        self._bound = Bound(self.call_tool)
         self.fired: tuple[str, ...] = ()
         """Timers that are due with the last context."""
         self._timers: dict[str, int] = {}
@@ -146,6 +136,15 @@ class Session:
         A message that no event holds yet is recorded as said. Raises Diverged when the context is another one
         than at this point of the record, InvalidEvent for what is no message.
         """
+
+        async def own_tools() -> bytes | None:
+            return self._in_force.shown.versions.tools
+
+        self._messages = await self._build(messages, own_tools)
+
+    async def _build(
+        self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]
+    ) -> tuple[Mapping[str, Any], ...]:
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
             await self._record.take()
@@ -153,7 +152,7 @@ class Session:
             for shown in await self._in_force.newly():
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
-            self._offered = self._in_force.shown.versions.tools
+            self._offered = await offered()
             if self._all_inherited and not self._record.cursor.inheriting:
                 self._all_inherited = False
                 self._assembly.restart()
@@ -168,23 +167,63 @@ class Session:
             )
             self._record.turn += 1
             await self._record.ordered(body, describe(body), check=same_context)
-        self._messages = plain
+        return plain
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
         """The model's reply to the last context: the recorded one, or a new one. Raises ModelError, Diverged."""
         messages, self._messages = self._messages, None
         if messages is None:
             raise SessionMisused("a model call without a context", hint="await session.build_context(messages) first")
+
+        async def ask() -> ModelAnswer:
+            tools = await self._in_force.definitions(self._offered)
+            request = ModelRequest(messages, tools, self._in_force.shown.versions.sampling, self._replies)
+            return await self._in_force.model.reply(request, on_token=on_token)
+
+        _, reply = await self._reply(ask)
+        return reply
+
+    async def exchange(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        ask: Callable[[tuple[Mapping[str, Any], ...]], Awaitable[ModelAnswer]],
+    ) -> tuple[ev.ModelReplied, Reply]:
+        """A context, whose hash covers the tools, and the reply to it: as recorded, or as `ask` gives it.
+
+        Raises as build_context and call_model do, and what `ask` raises.
+        """
+        text = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS).decode() if tools else None
+
+        async def offered() -> bytes | None:
+            return None if text is None else (await self._record.blob(text, JSON)).hash
+
+        self._bound.check()
+        plain = await self._build(messages, offered)
+        return await self._reply(lambda: ask(plain))
+
+    async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
         with self._record.strand.ordered("a model call"):
             found = self._record.next_ordered(ev.ModelReplied, "a model call")
-            body, seq = (found.body, found.seq) if found is not None else await self._ask(messages, on_token)
+            body, seq = (found.body, found.seq) if found is not None else await self._ask(ask)
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
         self._calls.tally.replied(body)
+        self._bound.propose(body.tool_calls)
         self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
-        return Reply(named, body.tool_calls, body.stop_reason)
+        return body, Reply(named, body.tool_calls, body.stop_reason)
+
+    def wrap(self, client: Any, **options: Any) -> Any:
+        """An `openai.AsyncOpenAI` that replies through this session; see `wrapped_openai` for the options."""
+        from tracklog.producers.wrapped_openai import wrapped_openai
+
+        return wrapped_openai(self, client, **options)
+
+    def bind(self, tool: Tool) -> Callable[..., Awaitable[str]]:
+        """The tool as an async function for a framework that calls tools itself; see Bound."""
+        return self._bound.bind(tool)
 
     async def authorize(self, call: ToolCall) -> bool:
         """Whether the policy allows a call of the last reply, recorded. `call_tool` asks by itself."""
@@ -217,7 +256,7 @@ class Session:
 
         async def run() -> str:
             value = fn()
-            return _json(name, await value if inspect.isawaitable(value) else value)
+            return json_of(name, await value if inspect.isawaitable(value) else value)
 
         return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
 
@@ -229,7 +268,7 @@ class Session:
         asked = "a message"
         with self._record.strand.ordered(asked):
             found = await self._record.received(asked, self._setup.timing.receive_wait_s)
-        message = {"role": found.body.role.value, "content": await self._record.whole(found.body.message)}
+        message = spoken_message(found.body.role, await self._record.whole(found.body.message))
         self._assembly.know(seen_hash(message), found.seq)
         return message
 
@@ -300,7 +339,7 @@ class Session:
 
         Raises InvalidEvent while a call has no outcome, Fenced, Diverged.
         """
-        body = None if result is None else await self._record.body(_json("the result", result), JSON)
+        body = None if result is None else await self._record.body(json_of("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
             seq = await self._record.ordered(ended, "the end of the task", check=same_end)
@@ -324,25 +363,15 @@ class Session:
         ext = {EXT_MESSAGE: said.shape} if said.shape else {}
         return await self._record.ordered(body, describe(body), check=same_message, ext=ext)
 
-    async def _ask(
-        self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
-    ) -> tuple[ev.ModelReplied, int]:
+    async def _ask(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, int]:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
-        if given is not None:
-            self._record.check_live("a model call")
-            body = await self._replied(given)
-            return body, await self._record.write(body)
-        model = self._in_force.model
         self._record.check_live("a model call")
-        tools = await self._in_force.definitions(self._offered)
-        sampling = self._in_force.shown.versions.sampling
-        request = ModelRequest(messages, tools, sampling, replies_before=self._replies)
-        body = await self._replied(await model.reply(request, on_token=on_token))
+        body = await self._replied(given if given is not None else await ask())
         return body, await self._record.write(body)
 
     async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
         return ev.ModelReplied(
-            reply=await self._record.body(_json("the reply", answer.message), JSON),
+            reply=await self._record.body(json_of("the reply", answer.message), JSON),
             tool_calls=self._calls.unique(answer.tool_calls),
             stop_reason=answer.stop_reason,
             usage=answer.usage,
@@ -365,12 +394,3 @@ class Session:
             body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
             await self._record.write(body)
             return text
-
-
-def _json(name: str, value: object) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError as error:
-        raise InvalidEvent(
-            f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
-        ) from error

@@ -162,6 +162,7 @@ def _caller(
         bound = partial(function, **given, **dict.fromkeys(context_names, context))
         return await bound() if is_async else await in_thread(bound)
 
+    setattr(call, "__wrapped__", function)  # noqa: B010 - whoever shows the tool to a framework reads its signature
     return call
 
 

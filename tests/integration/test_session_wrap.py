@@ -1,0 +1,174 @@
+"""A wrapped OpenAI client: the SDK's own objects, each reply asked for once, everything else refused."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support.ledger import Ledger, ledger
+from tests.support.openai_server import asks_for, openai_server, says
+from tests.support.sessions import TRAJECTORY, Program, World, new_world
+from tracklog.producers.durable import durable
+from tracklog.producers.replay import replay
+from tracklog.producers.session import Session
+from tracklog.schemas.errors import InputError, ModelMalformed, SessionMisused
+from tracklog.schemas.events import ModelReplied
+
+TOOLS: Any = [{"type": "function", "function": {"name": "idempotent", "parameters": {"type": "object"}}}]
+SCRIPT = (asks_for("c1", "idempotent", what="it"), says("it is booked"))
+
+
+@pytest.fixture
+def counted() -> Iterator[tuple[Ledger, World]]:
+    with ledger() as (effects, url):
+        yield effects, new_world(url)
+
+
+def loop(world: World, url: str, *, tools: Any = TOOLS, stream: bool = False, **options: Any) -> Program:
+    """A plain SDK loop."""
+
+    async def program(session: Session) -> None:
+        client = session.wrap(openai.AsyncOpenAI(base_url=url, api_key="none"), backoff_s=0.0, **options)
+        (tool,) = (one for one in world.tools() if one.name == "idempotent")
+        book = session.bind(tool)
+        messages: list[Any] = [{"role": "user", "content": "book it"}]
+        while True:
+            asked = {"model": "m", "messages": messages, "tools": tools, "temperature": 0.5}
+            message = await (streamed if stream else whole)(client, asked)
+            messages.append(message)
+            if not message.get("tool_calls"):
+                await session.end(message["content"])
+                return
+            for call in message["tool_calls"]:
+                output = await book(**json.loads(call["function"]["arguments"]))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": output})
+
+    return program
+
+
+async def whole(client: openai.AsyncOpenAI, asked: dict[str, Any]) -> dict[str, Any]:
+    completion = await client.chat.completions.create(**asked)
+    return dict(completion.choices[0].message.model_dump(exclude_none=True))
+
+
+async def streamed(client: openai.AsyncOpenAI, asked: dict[str, Any]) -> dict[str, Any]:
+    text, calls = "", []
+    stream: Any = await client.chat.completions.create(**asked, stream=True)
+    async for chunk in stream:
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            calls += [one.model_dump(exclude={"index"}) for one in choice.delta.tool_calls or ()]
+    return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
+
+
+async def run(world: World, program: Program) -> None:
+    async with (
+        world.process() as (log, producer),
+        durable(producer, TRAJECTORY, log=log, setup=world.setup(None)) as session,
+    ):
+        await program(session)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_loop_killed_after_every_append_asks_for_no_recorded_reply_again(
+    counted: tuple[Ledger, World], stream: bool
+) -> None:
+    effects, world = counted
+    with openai_server(*SCRIPT) as endpoint:
+        program = loop(world, endpoint.url, stream=stream)
+        world.die_at_append, killed = 2, 0
+        while await world.until_dead(run(world, program)):
+            killed += 1
+        asked = len(endpoint.bodies)
+        report = await replay(world.events(), program, setup=world.setup(None))
+    assert killed > 3
+    assert [body.model_served for body in world.bodies(ModelReplied)] == ["scripted-1"] * 2
+    assert asked <= 4, "at most once more for each reply that was not stored before the kill"
+    assert endpoint.bodies[0]["temperature"] == 0.5
+    assert effects.made == {"c1": 1}
+    assert report.clean
+    assert len(endpoint.bodies) == asked
+
+
+async def test_other_tools_than_recorded_are_another_context(counted: tuple[Ledger, World]) -> None:
+    _, world = counted
+    with openai_server(*SCRIPT) as endpoint:
+        await run(world, loop(world, endpoint.url))
+        report = await replay(world.events(), loop(world, endpoint.url, tools=[]), setup=world.setup(None))
+    assert report.divergence is not None
+    assert report.divergence.turn == 1
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "cut"])
+async def test_a_passing_fault_of_the_endpoint_leaves_one_record(counted: tuple[Ledger, World], fault: str) -> None:
+    _, world = counted
+    with openai_server(*SCRIPT, faults=[fault, fault]) as endpoint:
+        await run(world, loop(world, endpoint.url))
+    assert len(world.bodies(ModelReplied)) == 2
+    assert len(endpoint.bodies) == 4
+
+
+@pytest.mark.parametrize("fault", ["malformed", "too long"])
+async def test_a_reply_of_no_use_is_the_sessions_error_and_the_run_goes_on_later(
+    counted: tuple[Ledger, World], fault: str
+) -> None:
+    _, world = counted
+    with openai_server(*SCRIPT, faults=[fault]) as endpoint:
+        with pytest.raises(ModelMalformed):
+            await run(world, loop(world, endpoint.url))
+        assert world.bodies(ModelReplied) == []
+        await run(world, loop(world, endpoint.url))
+    assert len(world.bodies(ModelReplied)) == 2
+
+
+async def test_tokens_are_passed_on_live_and_never_again(counted: tuple[Ledger, World]) -> None:
+    _, world = counted
+    heard: list[str] = []
+    with openai_server(*SCRIPT) as endpoint:
+        program = loop(world, endpoint.url, on_token=heard.append)
+        await run(world, program)
+        await run(world, program)
+    assert heard == ["it", "is", "booked"]
+
+
+async def test_what_a_session_cannot_record_is_refused(counted: tuple[Ledger, World]) -> None:
+    _, world = counted
+
+    async def program(session: Session) -> None:
+        client = session.wrap(openai.AsyncOpenAI(base_url=endpoint.url, api_key="none"))
+        with pytest.raises(SessionMisused, match="/v1/responses"):
+            await client.responses.create(model="m", input="hello")
+        with pytest.raises(SessionMisused, match="one reply"):
+            await client.chat.completions.create(model="m", messages=[], n=2)
+        with pytest.raises(InputError, match="cannot be wrapped"):
+            session.wrap(openai.OpenAI(base_url=endpoint.url, api_key="none"))
+        await session.end()
+
+    with openai_server(*SCRIPT) as endpoint:
+        await run(world, program)
+    assert endpoint.bodies == []
+
+
+async def test_a_bound_tool_is_called_as_the_model_proposed_or_not_at_all(counted: tuple[Ledger, World]) -> None:
+    effects, world = counted
+
+    async def program(session: Session) -> None:
+        client = session.wrap(openai.AsyncOpenAI(base_url=endpoint.url, api_key="none"))
+        (tool,) = (one for one in world.tools() if one.name == "idempotent")
+        book = session.bind(tool)
+        assert list(inspect.signature(book).parameters) == ["what"]
+        asked = {"model": "m", "messages": [{"role": "user", "content": "book it"}], "tools": TOOLS}
+        await whole(client, asked)
+        with pytest.raises(SessionMisused, match="something else"):
+            await book(what="something else")
+        await whole(client, asked)  # a framework that went on regardless
+
+    with openai_server(*SCRIPT) as endpoint, pytest.raises(SessionMisused, match="something else"):
+        await run(world, program)
+    assert effects.made == {}
+    assert len(endpoint.bodies) == 1
