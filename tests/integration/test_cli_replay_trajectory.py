@@ -25,6 +25,7 @@ AGENT = """
 import time
 from tracklog.producers.models import ModelAnswer, calls_of
 from tracklog.producers.policy import ALLOW, deny
+from tracklog.schemas.values import Budgets
 from tracklog.producers.tools import ToolSet, tool
 from tracklog.producers.turn import Agent
 
@@ -51,15 +52,17 @@ class Model:
 
 class Clocked:
     version = "allow-all"
+    budgets = Budgets()
 
-    def decide(self, call, tool):
+    def decide(self, call, tool, situation):
         return ALLOW if time.time() > 0 else deny("too early")
 
 
 class Strict:
     version = "strict"
+    budgets = Budgets()
 
-    def decide(self, call, tool):
+    def decide(self, call, tool, situation):
         return deny("no bookings")
 
 

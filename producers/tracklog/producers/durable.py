@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
-from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
 from tracklog.producers.calls import Calls, result_body
@@ -93,7 +92,7 @@ async def durable(
     pen = WriterPen(writer, leash)
     try:
         own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, trajectory_id, clock=setup.clock)
-        taking = await _taking(pen, own, setup.clock)
+        taking = await _taking(pen, own, setup)
         history = await _record_up_to(producer, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
@@ -122,12 +121,12 @@ async def durable(
     await pen.release()
 
 
-async def _taking(pen: WriterPen, mailbox: Mailbox, clock: Clock) -> Taking:
+async def _taking(pen: WriterPen, mailbox: Mailbox, setup: Setup) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
     taking = Taking(pen, mailbox)
     if pen.writer.state.task is not None:
         await taking.look()
-    await expire_requests(pen, await pen.standing(), clock)
+        await expire_requests(pen, await pen.standing(), setup.clock)
     return taking
 
 
