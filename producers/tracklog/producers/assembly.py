@@ -6,6 +6,7 @@ already (a reply, a result, what was said before) are named by that event; the o
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,7 @@ import orjson
 
 from tracklog.producers.importers.shape import content_of, shape_of
 from tracklog.producers.importers.transcript import spoken_message
+from tracklog.producers.journal import Journal, edited, edits_row
 from tracklog.schemas.context import message_hash
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import ContextEdit, EditOp, Role
@@ -39,13 +41,28 @@ class Heard(NamedTuple):
 class Assembly:
     """The events that hold messages, and the last context."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal | None = None) -> None:
         self._events: dict[bytes, list[int]] = {}
         self._context: list[tuple[bytes, int]] = []
+        self._journal = journal
 
     def know(self, seen: bytes, seq: int) -> None:
         """Event `seq` holds the message with this hash."""
         self._events.setdefault(seen, []).append(seq)
+        if self._journal is not None:
+            self._journal.add("know", b64encode(seen).decode(), seq)
+
+    def recall(self, rows: Sequence[Any]) -> None:
+        """Takes in what a journal has of an assembly."""
+        holds: dict[int, bytes] = {}
+        context: tuple[int, ...] = ()
+        for what, *row in rows:
+            if what == "know":
+                holds[row[1]] = b64decode(row[0])
+                self._events.setdefault(holds[row[1]], []).append(row[1])
+            elif what == "edits":
+                context = edited(context, row[0])
+        self._context = [(holds[seq], seq) for seq in context]
 
     def new(self, hashes: Sequence[bytes]) -> list[int]:
         """Positions of the messages that no event holds; a message said twice has two events."""
@@ -61,6 +78,8 @@ class Assembly:
         """The edits that make this context of the last one. Every message must be known."""
         edits = tuple(self._edits(hashes))
         self._context = list(zip(hashes, self._seqs(hashes, edits), strict=True))
+        if self._journal is not None:
+            self._journal.add("edits", edits_row(edits))
         return edits
 
     def _edits(self, hashes: Sequence[bytes]) -> Iterator[ContextEdit]:

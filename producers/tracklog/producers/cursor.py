@@ -38,6 +38,7 @@ ASIDE: Final = (
     ev.InDoubt,
     ev.Escalated,
     ev.DriftCrossed,
+    ev.CheckpointTaken,
 )
 """Written about a program's work, not asked for by it."""
 OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
@@ -56,9 +57,15 @@ Open = Recorded[ev.EventBody]
 
 
 class Cursor:
-    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order."""
+    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order.
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    `after`: what is recorded up to there was given out to an earlier run, whose memory goes on.
+    """
+
+    def __init__(self, events: Iterable[Event], *, after: int = -1) -> None:
+        self._after = after
+        self.start: Recorded[ev.TaskStarted] | None = None
+        """What the trajectory was started with."""
         self.end = -1
         """Seq of the last recorded event; what has a higher one is live."""
         self.turn = 0
@@ -165,9 +172,10 @@ class Cursor:
         kept = Recorded(envelope.seq, envelope.turn, max(own, default=None), body)
         if isinstance(body, ev.TaskStarted):
             self.versions.append((kept, Versions.started(body)))
+            self.start = _typed(kept, body)
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
-        if isinstance(body, ASIDE):
+        if isinstance(body, ASIDE) or kept.seq <= self._after:
             return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)

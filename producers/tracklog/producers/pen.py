@@ -14,6 +14,7 @@ from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas.errors import TrajectoryEnded
 from tracklog.schemas.events import EventBody
 from tracklog.schemas.lifecycle import Parked
+from tracklog.schemas.state import State
 from tracklog.schemas.values import Ref
 
 __all__ = ["EndedPen", "Pen", "WriterPen"]
@@ -61,6 +62,19 @@ class WriterPen:
                 last = self.writer.next_seq - 1
                 await self.writer.confirm()
                 self._confirmed = last
+
+    @property
+    def last(self) -> int:
+        """Seq of the last event that was appended."""
+        return self.writer.next_seq - 1
+
+    async def stand(self) -> State:
+        """The accepted state, everything appended so far included. Raises Fenced, Undecided."""
+        async with self._turns:
+            last = self.last
+            state = await self.writer.confirm()
+            self._confirmed = last
+        return state
 
     async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
         """Gives the trajectory back. Raises Fenced when something that was appended is not part of it."""
