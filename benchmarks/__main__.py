@@ -6,18 +6,12 @@ Exits 1 when a target is missed. Run it on a quiet machine: it is the only place
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
 
-from benchmarks import chain, projecting, services, startup, writing
+from benchmarks import chain, projecting, results, services, startup, writing
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
-
-RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
 def on_kafka() -> list[Measure]:
@@ -55,18 +49,8 @@ def main() -> int:
         measures += PARTS[name]()
     print(table(measures))
     if not asked:
-        RESULTS.write_text(_page(measures))
+        results.keep("make bench", table(measures))
     return 0 if all(m.met for m in measures) else 1
-
-
-def _page(measures: list[Measure]) -> str:
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    when = datetime.now(UTC).date().isoformat()
-    return (
-        "# Measured\n\n"
-        f"`make bench`, {when}, on {machine}; broker, store and program on the same machine.\n\n"
-        f"{table(measures)}\n"
-    )
 
 
 if __name__ == "__main__":

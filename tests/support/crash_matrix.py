@@ -1,0 +1,165 @@
+"""The crash matrix: an agent's process is killed, or frozen and overtaken, at every point x effect class.
+
+A case is a trajectory of its own; what became of it is judged from the log and from the ledger service, which counts
+effects. The rules of DESIGN §8, for whatever happened to the process:
+
+    readonly     every call has its result
+    idempotent   every call one effect, with its result
+    probe        an effect where the result says so, none where it says expired; never two
+    opaque       one effect with its result; or none or one, and a person is asked; never two
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.support.ledger import all_effects
+from tests.support.matrix_worker import POINTS, TURNS, Job, calls_of, effect_of
+from tests.support.writing import read_accepted
+from tracklog.infra.log.port import Log
+from tracklog.schemas.events import Escalated, ModelReplied, TaskEnded, ToolResult
+from tracklog.schemas.values import ResultStatus
+
+ROOT = Path(__file__).resolve().parents[2]
+CLASSES = ("readonly", "idempotent", "probe", "opaque")
+TIMEOUT_S = 90
+PAUSE_S_MAX = 0.004
+"""How long after a point the kill comes at most: about what a report and a read-back take."""
+
+
+@dataclass(frozen=True)
+class Case:
+    trajectory_id: str
+    point: str
+    occurrence: int
+    pause_s: float
+
+    @property
+    def effect(self) -> str:
+        return effect_of(self.trajectory_id)
+
+
+def cases(seed: int, points: Sequence[str] = POINTS, classes: Sequence[str] = CLASSES) -> list[Case]:
+    """One case of each class at each point; the seed chooses in which turn, and how long after it."""
+    drawn = random.Random(seed)
+    return [
+        Case(
+            f"{effect}.{seed}.{point}",
+            point,
+            1 if point.startswith("TaskEnded") else drawn.randint(1, TURNS),
+            drawn.random() * PAUSE_S_MAX,
+        )
+        for point in points
+        for effect in classes
+    ]
+
+
+def start(job: Job) -> subprocess.Popen[str]:
+    roles = ("schemas", "infra", "producers")
+    path = os.pathsep.join([*(str(ROOT / role) for role in roles), str(ROOT)])
+    command = [sys.executable, "-m", "tests.support.matrix_worker", job.argument()]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=pipe, stderr=pipe, text=True)
+
+
+def killed(job: Job, case: Case) -> None:
+    """Runs the case's agent until it kills itself."""
+    with started(replace(job, trajectories=(case.trajectory_id,), **_at(case))) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == -signal.SIGKILL, f"{case} was not killed: {out}{err}"
+
+
+def resumed(job: Job, trajectory_ids: Iterable[str]) -> dict[str, str]:
+    """What became of the trajectories in a process that nothing happens to."""
+    with started(replace(job, trajectories=tuple(trajectory_ids))) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0, err
+        return dict(json.loads(out))
+
+
+@contextmanager
+def frozen(job: Job, case: Case) -> Iterator[subprocess.Popen[str]]:
+    """The case's agent, stopped at its point; it wakes and comes to its end when the block is left."""
+    asked = replace(job, trajectories=(case.trajectory_id,), signal=int(signal.SIGSTOP), **_at(case))
+    with started(asked) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"{case} was not stopped"
+        yield process
+        process.send_signal(signal.SIGCONT)
+        process.communicate(timeout=TIMEOUT_S)
+
+
+@contextmanager
+def started(job: Job) -> Iterator[subprocess.Popen[str]]:
+    process = start(job)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=TIMEOUT_S)
+
+
+def _at(case: Case) -> dict[str, Any]:
+    return {"point": case.point, "occurrence": case.occurrence, "pause_s": case.pause_s}
+
+
+def judge(log: Log, prefix: str, case: Case, ended: str, made: dict[str, int], *, woken: bool = False) -> list[str]:
+    """What is wrong with a case that came to its end; [] for nothing.
+
+    `woken`: its process was frozen for longer than the grace and woken afterwards. Frozen between its last look at
+    the deadline and the send it then sends, which nobody but the tool can refuse (DESIGN §8): the effect of a probed
+    call may then be there although its result says expired. It is still never there twice.
+    """
+    bodies = [event.body for event in read_accepted(log, case.trajectory_id, prefix=prefix)]
+    results = {body.call_id: body for body in bodies if isinstance(body, ToolResult)}
+    escalated = {body.call_id for body in bodies if isinstance(body, Escalated)}
+    wrong = []
+    for call_id in calls_of(case.trajectory_id):
+        effects, result = made.get(call_id, 0), results.get(call_id)
+        late = woken and case.point == "effect.start"
+        if not _right(case.effect, effects, result, call_id in escalated, late=late):
+            wrong.append(f"{call_id}: {effects} effects, result {result}, escalated {call_id in escalated}")
+    over = ended == "done"
+    if over != (not escalated) or (not over and (ended != "PersonNeeded" or case.effect != "opaque")):
+        wrong.append(f"ended with {ended}, escalated {escalated}")
+    if over and len([body for body in bodies if isinstance(body, TaskEnded)]) != 1:
+        wrong.append("there is not one end")
+    if over and len([body for body in bodies if isinstance(body, ModelReplied)]) != TURNS + 1:
+        wrong.append("a reply is recorded twice, or not at all")
+    return [f"{case.trajectory_id} ({case.point}, {case.occurrence}): {one}" for one in wrong]
+
+
+def _right(effect: str, effects: int, result: ToolResult | None, escalated: bool, *, late: bool) -> bool:
+    if result is None:  # the call a person was asked about, or one that comes after it
+        return effect == "opaque" and effects <= escalated
+    if effect == "readonly":
+        return result.status is ResultStatus.OK
+    if effect == "probe" and result.status is ResultStatus.EXPIRED:
+        return effects <= late
+    return (result.status, effects) == (ResultStatus.OK, 1)
+
+
+def judge_all(log: Log, job: Job, done: Sequence[Case], ended: dict[str, str]) -> list[str]:
+    made = all_effects(job.ledger_url)
+    return [wrong for case in done for wrong in judge(log, job.prefix, case, ended[case.trajectory_id], made)]
+
+
+def overtaken(log: Log, job: Job, case: Case) -> list[str]:
+    """What is wrong after another process finished the work of a frozen one, which then woke."""
+    with frozen(job, case):
+        ended = resumed(job, [case.trajectory_id])
+        before = read_accepted(log, case.trajectory_id, prefix=job.prefix)
+    after = read_accepted(log, case.trajectory_id, prefix=job.prefix)
+    wrong = judge(log, job.prefix, case, ended[case.trajectory_id], all_effects(job.ledger_url), woken=True)
+    return wrong if before == after else [*wrong, f"{case.trajectory_id}: stale events were accepted"]
