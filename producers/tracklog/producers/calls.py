@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.policy import Decision, deny
@@ -47,11 +48,15 @@ class Result:
 class Calls:
     """Of one session: those proposed by the model so far, and how to make them."""
 
-    def __init__(self, setup: Setup, record: Record, settling: Settling) -> None:
+    def __init__(
+        self, setup: Setup, record: Record, settling: Settling, checkpoints: Checkpoints | None = None
+    ) -> None:
         self._setup = setup
         self._record = record
         self._settling = settling
         self._proposed: dict[str, ToolCall] = {}
+        self._earlier: set[str] = set()
+        self._checkpoints = checkpoints
         self._rulings: dict[str, ev.Authorized] = {}
         self.stands: Callable[[], bool] = lambda: False
         """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
@@ -62,9 +67,13 @@ class Calls:
         """Takes in the calls of a reply."""
         self._proposed.update((call.call_id, call) for call in calls)
 
+    def recall(self, call_ids: Iterable[str]) -> None:
+        """Takes in the ids of replies before a checkpoint, whose calls were made then."""
+        self._earlier.update(call_ids)
+
     def unique(self, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
         """The calls of a new reply under ids that no earlier call of the trajectory has."""
-        taken, out = set(self._proposed), []
+        taken, out = {*self._earlier, *self._proposed}, []
         for call in calls:
             call_id, number = call.call_id, 1
             while call_id in taken:
@@ -149,13 +158,24 @@ class Calls:
         if tool is None:
             raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
         self._record.check_live(asked)
+        points = self._checkpoints
+        if points is None:
+            outcome, made = await self._perform(call, tool)
+            return made
+        async with points.around(tool.effect):
+            outcome, made = await self._perform(call, tool)
+        if tool.effect is Effect.LOCAL and not outcome.ran.known:
+            await points.take()
+        return made
+
+    async def _perform(self, call: ToolCall, tool: Tool) -> tuple[Outcome, tuple[Result, int]]:
         intended_us = self._setup.clock.now_us()
         intent = await self._intent(call, tool)
         seq = await self._record.write(intent)
         await self._record.pen.confirm(seq)
         standing = Standing(intent, call.arguments, seq, self._record.turn, appended_us=intended_us)
         outcome = await self._settling.first(tool, standing)
-        return await self._close(call, outcome, standing.attempts)
+        return outcome, await self._close(call, outcome, standing.attempts)
 
     async def _intent(self, call: ToolCall, tool: Tool) -> ev.ToolIntent:
         return ev.ToolIntent(

@@ -135,7 +135,6 @@ class Checkpoints:
         mark = self._mark
         newer = mark is not None and (self._kept is None or mark.until > self._kept.until)
         if not newer and (files is None or not files.changed):
-            self._rest()
             return False
         state = await self._pen.stand()
         ref = await asyncio.to_thread(store_snapshot, self._blobs, state, self.journal, mark, self._remembered)
@@ -148,11 +147,9 @@ class Checkpoints:
         self._kept = mark
         self._place = seq if files is not None else self._place
         self.cadence.took(pause_s)
-        self._rest()
+        if newer or not self.remembers:
+            self._since_s, self._turn = self._clock.monotonic_s(), self._record.turn
         return True
-
-    def _rest(self) -> None:
-        self._since_s, self._turn = self._clock.monotonic_s(), self._record.turn
 
     def _body(self, state: State, ref: BlobRef, files: Snapshot | None) -> CheckpointTaken:
         delta = files is not None and files.kind is SnapshotKind.DELTA and self._place is not None

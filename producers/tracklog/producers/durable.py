@@ -17,16 +17,19 @@ from typing import Final
 from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
+from tracklog.producers.divergence import Diverged
 from tracklog.producers.history import Accepted, read_history
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import TEXT, Record
+from tracklog.producers.reopening import Reopened
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
     Fenced,
     InvalidEvent,
@@ -34,6 +37,7 @@ from tracklog.schemas.errors import (
     SessionMisused,
     TracklogError,
     UnknownSchema,
+    WriterError,
 )
 from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
@@ -56,12 +60,18 @@ async def durable(
     topics: Topics | None = None,
     owner: str = OWNER,
     tenant: str | None = None,
+    from_checkpoint: bool = False,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
 
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
+
+    `from_checkpoint` is for programs that go on from `session.memory` alone and end their turns with `finish_turn`
+    (`run_turns` does): the record answers from the last checkpoint on, and checkpoints are taken. With
+    `setup.workspace` the files are brought back first; raises WorkspaceError, BlobMissing, BlobAltered when they
+    cannot be, and Diverged (cause environment) when a local call, performed again, comes out otherwise.
     """
     topic = (topics if topics is not None else Topics()).events
     state = (await producer.prefetch([trajectory_id]))[trajectory_id]
@@ -81,14 +91,20 @@ async def durable(
     try:
         history = await _record_up_to(log, topic, writer.state)
         _check_drift(setup, history, writer.state)
+        settling = _settling(setup, trajectory_id, pen)
+        back = await Reopened.of(setup, trajectory_id, _events(history), settling, from_checkpoint=from_checkpoint)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(log, topic, await writer.confirm())
-        session, record = _session(setup, trajectory_id, history, pen)
-        await session.start()
+        session, record = _session(setup, trajectory_id, history, pen, back=back, from_checkpoint=from_checkpoint)
+        await session.start(back.recall)
         try:
             yield session
             _check_finished(record)
+            await session.checkpoint()
+        except Exception as error:
+            await _keep(session, error)
+            raise
         finally:
             session.close()
     except Exception as error:
@@ -152,16 +168,36 @@ async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
     return mine
 
 
-def _session(setup: Setup, trajectory_id: str, history: Sequence[Accepted], pen: Pen) -> tuple[Session, Record]:
+def _session(
+    setup: Setup,
+    trajectory_id: str,
+    history: Sequence[Accepted],
+    pen: Pen,
+    *,
+    back: Reopened | None = None,
+    from_checkpoint: bool = False,
+) -> tuple[Session, Record]:
     unknown = [event for event, _ in history if event.body is None]
     if unknown:
         raise UnknownSchema(
             f"event {unknown[0].envelope.seq} of {trajectory_id!r} is a {unknown[0].name} of a version not known here",
             hint="go on with a Tracklog that knows it",
         )
-    cursor = Cursor(event for event, _ in history)
+    events = _events(history)
+    recall = None if back is None else back.recall
+    cursor = Cursor(events, after=-1 if recall is None else recall.until)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
-    return Session(setup, record, Calls(setup, record, _settling(setup, trajectory_id, pen))), record
+    points = None
+    if back is not None and isinstance(pen, WriterPen):
+        points = back.checkpoints(setup, record, pen, events, from_checkpoint=from_checkpoint)
+    calls = Calls(setup, record, _settling(setup, trajectory_id, pen), points)
+    session = Session(setup, record, calls, checkpoints=points)
+    session.notes = () if back is None else tuple(back.notes)
+    return session, record
+
+
+def _events(history: Sequence[Accepted]) -> list[Event]:
+    return [event for event, _ in history]
 
 
 def _settling(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
@@ -172,6 +208,7 @@ def _settling(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
         clock=setup.clock,
         timing=setup.timing,
         output_bytes_max=setup.output_bytes_max,
+        workspace=setup.workspace,
     )
 
 
@@ -231,6 +268,16 @@ async def _standing(record: Record, call_id: str, call: Call, history: Sequence[
 def _check_finished(record: Record) -> None:
     """A program that leaves well before its record does has left something out."""
     record.cursor.check_all_given("the end of the program")
+
+
+async def _keep(session: Session, error: Exception) -> None:
+    """A checkpoint before the trajectory is let go of; the error is what is told."""
+    if isinstance(error, Diverged | WriterError):
+        return
+    try:
+        await session.checkpoint()
+    except TracklogError as also:
+        error.add_note(f"no checkpoint could be taken: {also}")
 
 
 async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:

@@ -11,36 +11,83 @@ is not needed: the whole record answers. The files are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import hashlib
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from tracklog.infra.blobs import BlobStore
-from tracklog.producers.checkpoints import EXT_PAUSE
-from tracklog.producers.divergence import Cause, Diverged, Divergence, cut, describe
+from tracklog.producers.bodies import whole_text
+from tracklog.producers.cadence import PAUSE_S, Cadence
+from tracklog.producers.checkpoints import EXT_PAUSE, Checkpoints
+from tracklog.producers.cursor import describe
+from tracklog.producers.divergence import Cause, Diverged, Divergence
+from tracklog.producers.pen import WriterPen
+from tracklog.producers.record import Record
+from tracklog.producers.settle import Settling, Standing
+from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall, load_snapshot
 from tracklog.producers.tool_run import Ran
 from tracklog.producers.workspace import Workspace
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import BlobAltered, BlobError, BlobMissing
-from tracklog.schemas.values import BlobRef, Body, Effect, Place, ResultStatus, Settled
+from tracklog.schemas.values import BlobRef, Effect, Place, ResultStatus, Settled
 
-__all__ = ["Again", "Reopened", "last_pause_s", "recall_of", "restore_files"]
+__all__ = ["Reopened", "restore_files"]
 
 RAN: Final = frozenset({Settled.DIRECT, Settled.REISSUED})
-
-Again = Callable[[ev.ToolIntent, int], Awaitable[Ran]]
-"""Performs a finished call again: (intent, its turn)."""
+SHOWN_CHARS_MAX: Final = 200
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Reopened:
-    """What a session was opened with. `notes`: what was not as it should be, in words."""
+    """What a session is opened with. `place`: the event whose files were restored; `notes`: what was not as it
+    should be, in words."""
 
     recall: Recall | None = None
+    workspace: Workspace | None = None
     place: int | None = None
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    async def of(
+        cls, setup: Setup, trajectory_id: str, history: Sequence[Event], settling: Settling, *, from_checkpoint: bool
+    ) -> Reopened:
+        """Goes back to what can be gone back to. Raises as `restore_files`, and WorkspaceError."""
+        out = cls()
+        if from_checkpoint:
+            out.recall = await recall_of(history, setup.blobs, out.notes)
+        if setup.workspace is not None:
+            out.workspace = Workspace(setup.workspace, trajectory_id, setup.blobs, setup.clock)
+            first = all(_files(event) is None for event in history)
+            await asyncio.to_thread(out.workspace.open, first=first)
+            out.place = await restore_files(history, out.workspace, setup.blobs, settling, out.notes)
+        for note in out.notes:
+            logger.warning("trajectory %s: %s", trajectory_id, note)
+        return out
+
+    def checkpoints(
+        self, setup: Setup, record: Record, pen: WriterPen, history: Sequence[Event], *, from_checkpoint: bool
+    ) -> Checkpoints | None:
+        """Takes them from here on; None for a session that has nothing to keep."""
+        if self.workspace is None and not from_checkpoint:
+            return None
+        last = _last_checkpoint(history)
+        return Checkpoints(
+            record,
+            pen,
+            setup.blobs,
+            setup.clock,
+            Cadence(setup.failures_a_day, pause_s=_pause_s(last)),
+            workspace=self.workspace,
+            remembers=from_checkpoint,
+            recall=self.recall,
+            place=self.place,
+            turn=0 if last is None else last.envelope.turn,
+        )
 
 
 async def recall_of(history: Sequence[Event], blobs: BlobStore, notes: list[str]) -> Recall | None:
@@ -61,7 +108,9 @@ async def recall_of(history: Sequence[Event], blobs: BlobStore, notes: list[str]
     return None
 
 
-async def restore_files(history: Sequence[Event], workspace: Workspace, again: Again, notes: list[str]) -> int | None:
+async def restore_files(
+    history: Sequence[Event], workspace: Workspace, blobs: BlobStore, settling: Settling, notes: list[str]
+) -> int | None:
     """Makes the workspace what it was at the end of this history; the seq of the event whose files were restored.
 
     None when the trajectory never had any: what is there stays. Raises Diverged when a local call comes out
@@ -78,27 +127,28 @@ async def restore_files(history: Sequence[Event], workspace: Workspace, again: A
             continue
         if missing:
             notes.append(f"could not be read when event {seq} was written, and are gone: {', '.join(missing)}")
-        await _perform_again(history, seq, again)
+        await _perform_again(history, seq, blobs, settling)
         return seq
     if failed is not None:
         raise failed
     return None
 
 
-def last_pause_s(history: Sequence[Event]) -> float | None:
-    """How long the last checkpoint held up the work, None when that is not known."""
-    for event in reversed(history):
-        text = event.envelope.ext.get(EXT_PAUSE, "")
-        if isinstance(event.body, ev.CheckpointTaken) and text.isdecimal():
-            return int(text) / 1_000_000
-    return None
+def _last_checkpoint(history: Sequence[Event]) -> Event | None:
+    return next((event for event in reversed(history) if isinstance(event.body, ev.CheckpointTaken)), None)
+
+
+def _pause_s(last: Event | None) -> float:
+    """How long the last checkpoint held up the work."""
+    text = "" if last is None else last.envelope.ext.get(EXT_PAUSE, "")
+    return int(text) / 1_000_000 if text.isdecimal() else PAUSE_S
 
 
 def _files(event: Event) -> BlobRef | None:
     return event.body.workspace if isinstance(event.body, ev.CheckpointTaken | ev.TaskStarted) else None
 
 
-async def _perform_again(history: Sequence[Event], since: int, again: Again) -> None:
+async def _perform_again(history: Sequence[Event], since: int, blobs: BlobStore, settling: Settling) -> None:
     results = {
         one.body.call_id: (one, one.body)
         for one in history
@@ -106,20 +156,24 @@ async def _perform_again(history: Sequence[Event], since: int, again: Again) -> 
     }
     for event in history:
         intent = event.body
-        if not isinstance(intent, ev.ToolIntent) or intent.effect is not Effect.LOCAL or intent.place is not Place.INLINE:
+        if not isinstance(intent, ev.ToolIntent) or intent.effect is not Effect.LOCAL:
             continue
-        found = results.get(intent.call_id)
-        if found is None or found[1].settled not in RAN or found[1].status is ResultStatus.EXPIRED:
+        if intent.place is not Place.INLINE or intent.call_id not in results:
             continue
-        ran = await again(intent, event.envelope.turn)
-        _check_same(found[0], found[1], ran)
+        found, result = results[intent.call_id]
+        if result.settled not in RAN or result.status is ResultStatus.EXPIRED:
+            continue
+        arguments = await asyncio.to_thread(whole_text, intent.arguments, blobs)
+        seq, turn = event.envelope.seq, event.envelope.turn
+        standing = Standing(intent, arguments, seq, turn, appended_us=0, attempts=result.attempts)
+        _check_same(found, result, await settling.again(standing))
 
 
 def _check_same(event: Event, result: ev.ToolResult, ran: Ran) -> None:
     text = ran.output if ran.whole is None else ran.whole
-    if ran.status is result.status and Body.of(text).hash == result.output.hash:
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).digest()
+    if ran.status is result.status and digest == result.output.hash:
         return
-    asked = f"the same call, performed again: {ran.status.value} {cut(ran.output)}"
-    raise Diverged(
-        Divergence(event.envelope.turn, event.envelope.seq, describe(result), asked, cause=Cause.ENVIRONMENT)
-    )
+    asked = f"the same call, performed again after its files were restored: {ran.status.value} {ran.output!r}"
+    turn, seq = event.envelope.turn, event.envelope.seq
+    raise Diverged(Divergence(turn, seq, describe(result), asked[:SHOWN_CHARS_MAX], cause=Cause.ENVIRONMENT))

@@ -21,13 +21,16 @@ import orjson
 
 from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
 from tracklog.producers.calls import Calls, Result
+from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
+from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.setup import Setup
+from tracklog.producers.snapshot import Recall
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
@@ -59,17 +62,33 @@ class Reply:
 class Session:
     """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
 
-    def __init__(self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        record: Record,
+        calls: Calls,
+        *,
+        strict: bool = False,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
-        self._assembly = Assembly()
+        self._checkpoints = checkpoints
+        self._journal = None if checkpoints is None else checkpoints.journal
+        self._assembly = Assembly(self._journal)
         self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
         self._replies = 0
         self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
+        self.over = False
+        """True when the end was reached."""
+        self.memory: Any = None
+        """What the last finished turn left (see `finish_turn`); None for a run that begins, or goes through it all."""
+        self.notes: tuple[str, ...] = ()
+        """What was not as it should be when the session was opened, in words."""
 
     @property
     def trajectory_id(self) -> str:
@@ -90,8 +109,11 @@ class Session:
         """The prompt for the next context: the recorded one inside the record, then the one of the setup."""
         return self._in_force.shown.prompt
 
-    async def start(self) -> None:
-        """Records what is to be done, by which versions of what. Called by whoever opens the session."""
+    async def start(self, recall: Recall | None = None) -> None:
+        """Records what is to be done, by which versions of what. Called by whoever opens the session.
+
+        With `recall` it goes on where a turn was finished, and the record answers from there on.
+        """
         setup = self._setup
         prompt = None if setup.prompt is None else await self._record.blob(setup.prompt, TEXT)
         tools = await self._record.blob(setup.tools.schemas_json(), JSON) if len(setup.tools) else None
@@ -106,10 +128,37 @@ class Session:
             labels=setup.labels,
             code_version=setup.code_version,
         )
-        with self._record.strand.ordered("the start"):
-            seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+        if recall is None:
+            seq = await self._begin(body)
+        else:
+            seq = self._go_on(body, recall)
         await self._in_force.open(seq)
         self._calls.stands = lambda: not self._in_force.own_tools
+
+    async def finish_turn(self, memory: Any) -> None:
+        """Ends a turn of a program that goes on from `memory` (JSON) alone; a checkpoint may be taken here.
+
+        A session that is opened with `from_checkpoint` gives the memory of the last checkpoint back, and answers
+        what is recorded after it. Everything that runs side by side is over by now. Raises InvalidEvent for a memory
+        that is not JSON, BlobError, WorkspaceError.
+        """
+        points = self._checkpoints
+        if points is None or not points.remembers or self.over:
+            return
+        with self._record.strand.ordered("the end of a turn"):
+            points.finished(memory, self._replies)
+            await points.when_due()
+
+    async def checkpoint(self) -> bool:
+        """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
+
+        Inside the record, and in a session without a workspace or a memory, there is nothing to keep. Raises
+        BlobError, WorkspaceError.
+        """
+        points = self._checkpoints
+        if points is None or not self.live or self.over:
+            return False
+        return await points.take()
 
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
@@ -119,7 +168,10 @@ class Session:
         """
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
+            if self._checkpoints is not None and not self._checkpoints.remembers:
+                await self._checkpoints.when_due()
             for shown in await self._in_force.newly():
+                self._note("told")
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
             self._offered = self._in_force.shown.versions.tools
@@ -147,6 +199,8 @@ class Session:
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
         self._calls.propose(body.tool_calls)
+        for call in body.tool_calls:
+            self._note("proposed", call.call_id)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
         return Reply(named, body.tool_calls, body.stop_reason)
@@ -217,6 +271,8 @@ class Session:
             found = self._record.next_ordered(ev.Compacted, asked)
             if found is None:
                 self._record.check_live(asked)
+                if self._checkpoints is not None:
+                    await self._checkpoints.take()
                 summary = await self._record.body(await summarize(), TEXT)
                 body = ev.Compacted(
                     first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
@@ -240,10 +296,44 @@ class Session:
         with self._record.strand.ordered("the end"):
             seq = await self._record.ordered(ended, "the end of the task", check=_same_end)
             await self._record.pen.confirm(seq)
+        self.over = True
 
     def close(self) -> None:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
+
+    async def _begin(self, body: ev.TaskStarted) -> int:
+        with self._record.strand.ordered("the start"):
+            points = self._checkpoints
+            if points is not None and self.live:
+                body = body.model_copy(update={"workspace": await points.start()})
+            seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+            if points is not None and self.live:
+                points.started(seq)
+        return seq
+
+    def _go_on(self, body: ev.TaskStarted, recall: Recall) -> int:
+        """Takes up what was remembered. Raises Diverged for another task or agent."""
+        start = self._record.cursor.start
+        assert start is not None
+        changed = _same_start(start.body, body)
+        if changed:
+            asked = f"the start of a task (another {changed})"
+            raise self._record.cursor.broken(Divergence(start.turn, start.seq, describe(start.body), asked))
+        self._assembly.recall(recall.rows)
+        self._in_force.told = len(rows_of(recall.rows, "told"))
+        self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
+        self._occurrences.update((ObservedKind(kind), name) for kind, name in rows_of(recall.rows, "observed"))
+        self._replies, self._record.turn = recall.replies, recall.turn
+        if recall.seen is not None:
+            self._record.strand.saw(recall.seen)
+        self.memory = recall.memory
+        return start.seq
+
+    def _note(self, *row: str) -> None:
+        """What the session must know of again when it goes on from a checkpoint."""
+        if self._journal is not None:
+            self._journal.add(*row)
 
     async def _hear(self, message: Message) -> int:
         said = heard(message)
@@ -279,6 +369,7 @@ class Session:
     async def _observe(self, kind: ObservedKind, name: str, run: Callable[[], Awaitable[str]]) -> str:
         occurrence = self._occurrences[kind, name]
         self._occurrences[kind, name] += 1
+        self._note("observed", kind.value, name)
         asked = f"{kind.value} {name!r}, occurrence {occurrence}"
         with self._record.strand.beside(asked):
             found = self._record.observed(kind, name, occurrence, asked)

@@ -301,7 +301,7 @@ class Settling:
             return tool
         changed = "is not among the tools any more" if tool is None else "has another schema or effect now"
         raise InvalidTool(
-            f"call {call.intent.call_id!r} is to be settled or performed again, and tool {call.intent.tool!r} {changed}",
+            f"call {call.intent.call_id!r} is to be settled or done again, and tool {call.intent.tool!r} {changed}",
             hint="open the session with the tool as it was",
         )
 

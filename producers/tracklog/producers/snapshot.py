@@ -1,9 +1,9 @@
 """What a checkpoint keeps beside files, as one blob: where to go on, what was remembered there, the state (DESIGN §7).
 
-    until          seq up to which the program's turns are finished: what is recorded after it is answered, not run
-    memory         what the last finished turn left, for the next one; without it everything is answered
-    rows           what the session itself remembers there (see `journal`)
-    state          of the trajectory at `seq_covered` of the event, without its context, which `rows` and `edits` give
+until          seq up to which the program's turns are finished: what is recorded after it is answered, not run
+memory         what the last finished turn left, for the next one; without it everything is answered
+rows           what the session itself remembers there (see `journal`)
+state          of the trajectory at `seq_covered` of the event, without its context, which `rows` and `edits` give
 """
 
 from __future__ import annotations
