@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -191,8 +191,12 @@ class World:
 
     async def crash(self, model: ScriptedModel, program: Program | None = None, **changes: Any) -> bool:
         """The same, to be killed on the way; False when it came to its end before."""
+        return await self.until_dead(self.run(model, program, **changes))
+
+    async def until_dead(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Does the work in a process that is killed on the way; False when it came to its end before."""
         self.died = asyncio.Event()
-        running = asyncio.create_task(self.run(model, program, **changes))
+        running = asyncio.create_task(work)
         dying = asyncio.create_task(self.died.wait())
         await asyncio.wait({running, dying}, return_when=asyncio.FIRST_COMPLETED)
         for one in (dying, running):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -16,6 +17,7 @@ import orjson
 from tracklog.producers.importers.shape import content_of, shape_of
 from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.journal import Journal, edited, edits_row
+from tracklog.producers.places import Places
 from tracklog.schemas.context import message_hash
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import ContextEdit, EditOp, Role
@@ -41,16 +43,21 @@ class Heard(NamedTuple):
 class Assembly:
     """The events that hold messages, and the last context."""
 
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, places: Places | None = None, journal: Journal | None = None) -> None:
+        self._places = places if places is not None else Places("")
         self._events: dict[bytes, list[int]] = {}
         self._context: list[tuple[bytes, int]] = []
         self._journal = journal
 
-    def know(self, seen: bytes, seq: int) -> None:
-        """Event `seq` holds the message with this hash."""
-        self._events.setdefault(seen, []).append(seq)
+    def know(self, seen: bytes, place: int) -> None:
+        """The event at this place holds the message with this hash."""
+        self._events.setdefault(seen, []).append(place)
         if self._journal is not None:
-            self._journal.add("know", b64encode(seen).decode(), seq)
+            self._journal.add("know", b64encode(seen).decode(), place)
+
+    def restart(self) -> None:
+        """The next context is no edit of the last one: a fork names all that it inherits."""
+        self._context = []
 
     def recall(self, rows: Sequence[Any]) -> None:
         """Takes in what a journal has of an assembly."""
@@ -76,13 +83,26 @@ class Assembly:
 
     def build(self, hashes: Sequence[bytes]) -> tuple[ContextEdit, ...]:
         """The edits that make this context of the last one. Every message must be known."""
-        edits = tuple(self._edits(hashes))
-        self._context = list(zip(hashes, self._seqs(hashes, edits), strict=True))
+        steps = tuple(self._steps(hashes))
+        self._context = list(zip(hashes, self._taken(steps), strict=True))
+        edits = tuple(edit for step in steps for edit in self._edits(step))
         if self._journal is not None:
             self._journal.add("edits", edits_row(edits))
         return edits
 
-    def _edits(self, hashes: Sequence[bytes]) -> Iterator[ContextEdit]:
+    def _edits(self, step: _Step) -> Iterator[ContextEdit]:
+        """One edit, or one for each trajectory whose events are added."""
+        if step.op is not EditOp.ADD:
+            yield ContextEdit(op=step.op, count=step.many)
+            return
+        for inherited, places in groupby(step.places, lambda place: self._origin(place)):
+            seqs = tuple(place if place >= 0 else self._places.ref(place).seq for place in places)
+            yield ContextEdit(op=EditOp.ADD, trajectory_id=inherited, seqs=seqs)
+
+    def _origin(self, place: int) -> str | None:
+        return None if place >= 0 else self._places.ref(place).trajectory_id
+
+    def _steps(self, hashes: Sequence[bytes]) -> Iterator[_Step]:
         before = [seen for seen, _ in self._context]
         kept = _common_prefix(before, hashes)
         blocks: list[tuple[str, int, int, int, int]] = [("equal", 0, kept, 0, kept)] if kept else []
@@ -94,12 +114,12 @@ class Assembly:
         free = self._free(before, blocks)
         for op, i, j, a, b in blocks:
             if op == "equal":
-                yield ContextEdit(op=EditOp.KEEP, count=j - i)
+                yield _Step(EditOp.KEEP, j - i)
                 continue
             if j > i:
-                yield ContextEdit(op=EditOp.DROP, count=j - i)
+                yield _Step(EditOp.DROP, j - i)
             if b > a:
-                yield ContextEdit(op=EditOp.ADD, seqs=tuple(free[seen].pop(0) for seen in hashes[a:b]))
+                yield _Step(EditOp.ADD, places=tuple(free[seen].pop(0) for seen in hashes[a:b]))
 
     def _free(
         self, before: Sequence[bytes], blocks: Sequence[tuple[str, int, int, int, int]]
@@ -108,17 +128,25 @@ class Assembly:
         used = {self._context[n][1] for op, i, j, _, _ in blocks if op == "equal" for n in range(i, j)}
         return _Free(self._events, used)
 
-    def _seqs(self, hashes: Sequence[bytes], edits: Sequence[ContextEdit]) -> list[int]:
+    def _taken(self, steps: Sequence[_Step]) -> list[int]:
         out: list[int] = []
         cursor = 0
-        for edit in edits:
-            if edit.op is EditOp.ADD:
-                out += edit.seqs
+        for step in steps:
+            if step.op is EditOp.ADD:
+                out += step.places
                 continue
-            if edit.op is EditOp.KEEP:
-                out += [seq for _, seq in self._context[cursor : cursor + edit.count]]
-            cursor += edit.count
+            if step.op is EditOp.KEEP:
+                out += [place for _, place in self._context[cursor : cursor + step.many]]
+            cursor += step.many
         return out
+
+
+class _Step(NamedTuple):
+    """An edit by places."""
+
+    op: EditOp
+    many: int = 0
+    places: tuple[int, ...] = ()
 
 
 class _Free(dict[bytes, list[int]]):

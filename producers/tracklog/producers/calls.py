@@ -17,6 +17,7 @@ from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.policy import Decision, deny
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.sandbox import GIVEN, Sandbox
 from tracklog.producers.settle import Outcome, Settling, Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.tool_run import Ran, check_arguments, no_such_tool
@@ -49,11 +50,17 @@ class Calls:
     """Of one session: those proposed by the model so far, and how to make them."""
 
     def __init__(
-        self, setup: Setup, record: Record, settling: Settling, checkpoints: Checkpoints | None = None
+        self,
+        setup: Setup,
+        record: Record,
+        settling: Settling,
+        sandbox: Sandbox | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._setup = setup
         self._record = record
         self._settling = settling
+        self._sandbox = sandbox
         self._proposed: dict[str, ToolCall] = {}
         self._earlier: set[str] = set()
         self._checkpoints = checkpoints
@@ -98,11 +105,16 @@ class Calls:
         asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
         intent = self._record.of_call(ev.ToolIntent, call.call_id, asked)
         if intent is None:
+            if self._sandbox is not None and self._rulings[call.call_id].rule == GIVEN:
+                return await self._intend_recorded(call, asked)
             return await self._live(call, asked)
         same = hashlib.sha256(call.arguments.encode("utf-8", "replace")).digest() == intent.body.arguments.hash
         if intent.body.tool != call.tool or not same:
             raise self._record.cursor.broken(Divergence(intent.turn, intent.seq, describe(intent.body), asked))
         result = self._record.of_call(ev.ToolResult, call.call_id, f"the result of {asked}")
+        given = self._given(call) if intent.seq >= 0 and intent.body.place is Place.RECORDED else None
+        if result is None and given is not None:
+            return await self._as_recorded(call, given, asked)
         if result is None:
             self._record.check_live(f"the result of {asked}")
             raise SessionMisused(f"call {call.call_id!r} was intended and not settled", hint="open the session again")
@@ -112,9 +124,15 @@ class Calls:
         asked = f"an authorization of call {call.call_id!r}"
         stands = self.stands()
         found = self._record.of_call(ev.Authorized, call.call_id, asked)
-        if found is not None and stands:
+        if found is not None and (stands or found.seq < 0):
             return found.body
         decision = self._decide(call)
+        if self._sandbox is not None and decision.allowed:
+            if found is not None and self._sandbox.ruled(found.body.rule):
+                return found.body
+            tool = self._setup.tools.get(call.tool)
+            assert tool is not None
+            decision = self._sandbox.decide(call, tool, decision)
         ruling = Ruling.ALLOW if decision.allowed else Ruling.DENY
         if found is not None:
             if found.body.ruling is not ruling:
@@ -176,6 +194,34 @@ class Calls:
         standing = Standing(intent, call.arguments, seq, self._record.turn, appended_us=intended_us)
         outcome = await self._settling.first(tool, standing)
         return outcome, await self._close(call, outcome, standing.attempts)
+
+    async def _intend_recorded(self, call: ToolCall, asked: str) -> tuple[Result, int]:
+        """A call of a fork that is answered as one of its origin was: nobody's to run."""
+        tool, given = self._setup.tools.get(call.tool), self._given(call)
+        assert tool is not None
+        if given is None:
+            raise SessionMisused(f"the result for call {call.call_id!r} is gone from the origin")
+        self._record.check_live(asked)
+        body = ev.ToolIntent(
+            call_id=call.call_id,
+            tool=tool.name,
+            tool_version=tool.version,
+            arguments=await self._record.body(call.arguments, JSON),
+            effect=tool.effect,
+            place=Place.RECORDED,
+        )
+        await self._record.write(body)
+        return await self._as_recorded(call, given, asked)
+
+    async def _as_recorded(self, call: ToolCall, given: ev.ToolResult, asked: str) -> tuple[Result, int]:
+        self._record.check_live(f"the result of {asked}")
+        body = ev.ToolResult(
+            call_id=call.call_id, status=given.status, output=given.output, settled=Settled.RECORDED, attempts=0
+        )
+        return Result(call.call_id, body.status, body.output.text), await self._record.write(body)
+
+    def _given(self, call: ToolCall) -> ev.ToolResult | None:
+        return self._sandbox.take(call) if self._sandbox is not None else None
 
     async def _intent(self, call: ToolCall, tool: Tool) -> ev.ToolIntent:
         return ev.ToolIntent(

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.places import Places
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -45,7 +46,10 @@ OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
 
 
 class Recorded(NamedTuple, Generic[B]):
-    """An accepted event as the cursor knows it. `cause` is the seq of what its program had seen last."""
+    """An accepted event as the cursor knows it, at its place: its seq, or below 0 when it is inherited (`places`).
+
+    `cause` is the place of what its program had seen last.
+    """
 
     seq: int
     turn: int
@@ -57,17 +61,20 @@ Open = Recorded[ev.EventBody]
 
 
 class Cursor:
-    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order.
+    """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order; what `places`
+    says that it inherits comes before them.
 
     `after`: what is recorded up to there was given out to an earlier run, whose memory goes on.
     """
 
-    def __init__(self, events: Iterable[Event], *, after: int = -1) -> None:
-        self._after = after
+    def __init__(self, events: Iterable[Event], places: Places | None = None, *, after: int | None = None) -> None:
+        own = tuple(events)
+        self.places: Final = places if places is not None else Places(own[0].envelope.trajectory_id if own else "")
         self.start: Recorded[ev.TaskStarted] | None = None
         """What the trajectory was started with."""
+        self._after = after
         self.end = -1
-        """Seq of the last recorded event; what has a higher one is live."""
+        """Seq of the last own event that is recorded; what has a higher one is live."""
         self.turn = 0
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
@@ -77,8 +84,11 @@ class Cursor:
         self._seqs: deque[int] = deque()
         self._ordered: deque[Open] = deque()
         self._keyed: dict[tuple[str, ...], Open] = {}
-        for event in events:
-            self._keep(event)
+        inherited = self.places.inherited
+        for place, event in enumerate(inherited, -len(inherited)):
+            self._keep(event, place)
+        for event in own:
+            self._keep(event, event.envelope.seq)
 
     @property
     def done(self) -> bool:
@@ -128,13 +138,22 @@ class Cursor:
     def broken(self, divergence: Divergence) -> Diverged:
         """The same in other words; the first one stands, also when the program goes on regardless."""
         if self._broken is None:
-            self._broken = Diverged(divergence)
+            self._broken = Diverged(self._named(divergence))
         return self._broken
 
     def check_sound(self) -> None:
         """Raises the divergence that was found before."""
         if self._broken is not None:
             raise self._broken
+
+    @property
+    def inheriting(self) -> bool:
+        """True while something inherited was not given out."""
+        return bool(self._open) and self._first().seq < 0
+
+    def begin(self, place: int, body: ev.TaskStarted) -> None:
+        """Takes in the start of a fork, which was written after this record was read."""
+        self.versions.append((Recorded(place, 0, None, body), Versions.started(body)))
 
     def next_open(self) -> Open | None:
         """The first recorded event that was not given out, None past the end."""
@@ -163,19 +182,27 @@ class Cursor:
         del self._open[found.seq]
         self.turn = max(self.turn, found.turn)
 
-    def _keep(self, event: Event) -> None:
+    def _named(self, divergence: Divergence) -> Divergence:
+        """With the name of the origin, when it is about an inherited event."""
+        if divergence.seq is None or divergence.seq >= 0:
+            return divergence
+        ref = self.places.ref(divergence.seq)
+        return divergence._replace(seq=ref.seq, recorded=f"{divergence.recorded} (in {ref.trajectory_id})")
+
+    def _keep(self, event: Event, place: int) -> None:
         envelope, body = event.envelope, event.body
-        self.end = max(self.end, envelope.seq)
+        self.end = max(self.end, place)
         if body is None:
             return
-        own = [ref.seq for ref in envelope.causes if ref.trajectory_id == envelope.trajectory_id]
-        kept = Recorded(envelope.seq, envelope.turn, max(own, default=None), body)
+        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
+        aside = isinstance(body, ASIDE)
         if isinstance(body, ev.TaskStarted):
+            aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
             self.start = _typed(kept, body)
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
-        if isinstance(body, ASIDE) or kept.seq <= self._after:
+        if aside or (self._after is not None and place <= self._after):
             return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)

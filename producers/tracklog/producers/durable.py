@@ -12,19 +12,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.divergence import Diverged
+from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import Accepted, read_history
 from tracklog.producers.in_force import check_drift
+from tracklog.producers.lineage import Lineage, read_lineage
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
+from tracklog.producers.places import Places
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import TEXT, Record
 from tracklog.producers.reopening import Reopened
+from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
@@ -32,6 +36,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
     Fenced,
+    InputError,
     InvalidEvent,
     SessionError,
     SessionMisused,
@@ -61,9 +66,11 @@ async def durable(
     owner: str = OWNER,
     tenant: str | None = None,
     from_checkpoint: bool = False,
+    fork: Fork | None = None,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
 
+    `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
@@ -78,7 +85,8 @@ async def durable(
     _check_driver(state, setup.driver)
     if state.ended:
         _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
-        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id))
+        begun = await _begun(log, topic, trajectory_id, ended, fork)
+        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
         await session.start()
         try:
             yield session
@@ -90,13 +98,17 @@ async def durable(
     pen = WriterPen(writer)
     try:
         history = await _record_up_to(log, topic, writer.state)
+        begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         settling = _settling(setup, trajectory_id, pen)
-        back = await Reopened.of(setup, trajectory_id, _events(history), settling, from_checkpoint=from_checkpoint)
+        remembers = from_checkpoint and begun.fork is None  # what a fork inherits is gone through as a whole
+        recorded = [*begun.lineage.inherited, *_events(history)]
+        back = await Reopened.of(setup, trajectory_id, recorded, settling, remembers=remembers)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(log, topic, await writer.confirm())
-        session, record = _session(setup, trajectory_id, history, pen, back=back, from_checkpoint=from_checkpoint)
+        session, record = _session(setup, trajectory_id, history, pen, begun, back)
+        pen.places = record.cursor.places
         await session.start(back.recall)
         try:
             yield session
@@ -168,14 +180,37 @@ async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
     return mine
 
 
+class _Begun(NamedTuple):
+    """How the trajectory began, when it is a fork, and what it inherits."""
+
+    fork: Fork | None
+    lineage: Lineage
+
+
+async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Accepted], asked: Fork | None) -> _Begun:
+    """As recorded, or as asked for. Raises InputError when these are two things."""
+    events = [event for event, _ in history]
+    started = any(isinstance(event.body, ev.TaskStarted) for event in events)
+    fork = Fork.recorded(events) if started else asked
+    if asked is not None:
+        differs = "that it is a fork" if fork is None else asked.differs(fork)
+        if differs:
+            raise InputError(
+                f"trajectory {trajectory_id!r} is there already and began otherwise: {differs}",
+                hint="give the fork an id of its own",
+            )
+    if fork is None:
+        return _Begun(None, Lineage(()))
+    return _Begun(fork, await asyncio.to_thread(read_lineage, log, topic, fork.origin))
+
+
 def _session(
     setup: Setup,
     trajectory_id: str,
     history: Sequence[Accepted],
     pen: Pen,
-    *,
+    begun: _Begun,
     back: Reopened | None = None,
-    from_checkpoint: bool = False,
 ) -> tuple[Session, Record]:
     unknown = [event for event, _ in history if event.body is None]
     if unknown:
@@ -185,13 +220,15 @@ def _session(
         )
     events = _events(history)
     recall = None if back is None else back.recall
-    cursor = Cursor(events, after=-1 if recall is None else recall.until)
+    places = Places(trajectory_id, begun.lineage.inherited)
+    cursor = Cursor(events, places, after=None if recall is None else recall.until)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
     if back is not None and isinstance(pen, WriterPen):
-        points = back.checkpoints(setup, record, pen, events, from_checkpoint=from_checkpoint)
-    calls = Calls(setup, record, _settling(setup, trajectory_id, pen), points)
-    session = Session(setup, record, calls, checkpoints=points)
+        points = back.checkpoints(setup, record, pen, events)
+    calls = Calls(setup, record, _settling(setup, trajectory_id, pen), sandbox, points)
+    session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
     session.notes = () if back is None else tuple(back.notes)
     return session, record
 

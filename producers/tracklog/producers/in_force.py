@@ -105,7 +105,7 @@ class InForce:
         if self._strict:
             self._check_same(changes)
         elif changes:
-            await self._put()
+            await self.put()
             self._due = Shown(NOWHERE, self._own, self._setup.prompt)
             self._record.due = self._cross
 
@@ -158,7 +158,8 @@ class InForce:
             return None if prompt is None else self._setup.prompt
         return await self._record.stored(prompt)
 
-    async def _put(self) -> None:
+    async def put(self) -> None:
+        """Stores the prompt and the tools that the session was opened with."""
         if self._setup.prompt is not None:
             await self._record.put(self._setup.prompt, TEXT)
         if self._own.tools is not None:

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from tracklog.producers.places import Places
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas.errors import TrajectoryEnded
 from tracklog.schemas.events import EventBody
 from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Ref
 
 __all__ = ["EndedPen", "Pen", "WriterPen"]
 
@@ -31,7 +31,7 @@ class Pen(Protocol):
     async def append(
         self, body: EventBody, *, turn: int, cause: int | None, ext: Mapping[str, str] | None = None
     ) -> int:
-        """The seq of the event, which is under way. `cause` is the seq of the event it follows from."""
+        """The seq of the event, which is under way. `cause` is the place of the event it follows from."""
 
     async def confirm(self, seq: int) -> None:
         """Returns when the event was read back as accepted. Raises Fenced, Undecided."""
@@ -43,6 +43,7 @@ class WriterPen:
     def __init__(self, writer: TrajectoryWriter) -> None:
         self.writer: Final = writer
         self.epoch = writer.epoch
+        self.places = Places(writer.trajectory_id)
         self._turns = asyncio.Lock()
         self._confirmed = -1
 
@@ -52,9 +53,11 @@ class WriterPen:
     async def append(
         self, body: EventBody, *, turn: int, cause: int | None, ext: Mapping[str, str] | None = None
     ) -> int:
-        causes = () if cause is None else (Ref(trajectory_id=self.writer.trajectory_id, seq=cause),)
+        causes = () if cause is None else (self.places.ref(cause),)
+        seen = 0 if cause is None else self.places.lamport(cause)
+        ext = ext if ext is not None else {}
         async with self._turns:
-            return (await self.writer.append(body, turn=turn, causes=causes, ext=ext if ext is not None else {})).seq
+            return (await self.writer.append(body, turn=turn, causes=causes, lamport_seen=seen, ext=ext)).seq
 
     async def confirm(self, seq: int) -> None:
         async with self._turns:

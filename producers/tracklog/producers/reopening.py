@@ -47,6 +47,7 @@ class Reopened:
     """What a session is opened with. `place`: the event whose files were restored; `notes`: what was not as it
     should be, in words."""
 
+    remembers: bool = False
     recall: Recall | None = None
     workspace: Workspace | None = None
     place: int | None = None
@@ -54,11 +55,14 @@ class Reopened:
 
     @classmethod
     async def of(
-        cls, setup: Setup, trajectory_id: str, history: Sequence[Event], settling: Settling, *, from_checkpoint: bool
+        cls, setup: Setup, trajectory_id: str, history: Sequence[Event], settling: Settling, *, remembers: bool
     ) -> Reopened:
-        """Goes back to what can be gone back to. Raises as `restore_files`, and WorkspaceError."""
-        out = cls()
-        if from_checkpoint:
+        """Goes back to what can be gone back to; `history` begins with what a fork inherits.
+
+        Raises as `restore_files`, and WorkspaceError.
+        """
+        out = cls(remembers)
+        if remembers:
             out.recall = await recall_of(history, setup.blobs, out.notes)
         if setup.workspace is not None:
             out.workspace = Workspace(setup.workspace, trajectory_id, setup.blobs, setup.clock)
@@ -69,11 +73,9 @@ class Reopened:
             logger.warning("trajectory %s: %s", trajectory_id, note)
         return out
 
-    def checkpoints(
-        self, setup: Setup, record: Record, pen: WriterPen, history: Sequence[Event], *, from_checkpoint: bool
-    ) -> Checkpoints | None:
+    def checkpoints(self, setup: Setup, record: Record, pen: WriterPen, history: Sequence[Event]) -> Checkpoints | None:
         """Takes them from here on; None for a session that has nothing to keep."""
-        if self.workspace is None and not from_checkpoint:
+        if self.workspace is None and not self.remembers:
             return None
         last = _last_checkpoint(history)
         return Checkpoints(
@@ -83,7 +85,7 @@ class Reopened:
             setup.clock,
             Cadence(setup.failures_a_day, pause_s=_pause_s(last)),
             workspace=self.workspace,
-            remembers=from_checkpoint,
+            remembers=self.remembers,
             recall=self.recall,
             place=self.place,
             turn=0 if last is None else last.envelope.turn,
@@ -113,12 +115,14 @@ async def restore_files(
 ) -> int | None:
     """Makes the workspace what it was at the end of this history; the seq of the event whose files were restored.
 
-    None when the trajectory never had any: what is there stays. Raises Diverged when a local call comes out
-    otherwise than recorded, BlobMissing or BlobAltered when no snapshot can be read, BlobError, WorkspaceError.
+    None when that is one of its origin, or when the trajectory never had any files: what is there stays. Raises
+    Diverged when a local call comes out otherwise than recorded, BlobMissing or BlobAltered when no snapshot can be
+    read, BlobError, WorkspaceError.
     """
-    snapshots = [(one.envelope.seq, ref) for one in history if (ref := _files(one)) is not None]
+    snapshots = [(at, ref) for at, one in enumerate(history) if (ref := _files(one)) is not None]
     failed: BlobError | None = None
-    for seq, ref in reversed(snapshots):
+    for at, ref in reversed(snapshots):
+        seq = history[at].envelope.seq
         try:
             missing = await asyncio.to_thread(workspace.restore, ref)
         except (BlobMissing, BlobAltered) as error:
@@ -127,8 +131,9 @@ async def restore_files(
             continue
         if missing:
             notes.append(f"could not be read when event {seq} was written, and are gone: {', '.join(missing)}")
-        await _perform_again(history, seq, blobs, settling)
-        return seq
+        await _perform_again(history, at, blobs, settling)
+        inherited = history[at].envelope.trajectory_id != history[-1].envelope.trajectory_id
+        return None if inherited else seq
     if failed is not None:
         raise failed
     return None
@@ -149,11 +154,7 @@ def _files(event: Event) -> BlobRef | None:
 
 
 async def _perform_again(history: Sequence[Event], since: int, blobs: BlobStore, settling: Settling) -> None:
-    results = {
-        one.body.call_id: (one, one.body)
-        for one in history
-        if isinstance(one.body, ev.ToolResult) and one.envelope.seq > since
-    }
+    results = {one.body.call_id: (one, one.body) for one in history[since + 1 :] if isinstance(one.body, ev.ToolResult)}
     for event in history:
         intent = event.body
         if not isinstance(intent, ev.ToolIntent) or intent.effect is not Effect.LOCAL:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tracklog.producers.calls import Calls
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.fork_start import Fork
+from tracklog.producers.lineage import Lineage
+from tracklog.producers.places import Places
 from tracklog.producers.record import Record
+from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling
 from tracklog.producers.setup import Setup
@@ -38,18 +42,20 @@ class Report(NamedTuple):
         return self.divergence is None
 
 
-async def replay(events: Iterable[Event], program: Program, *, setup: Setup) -> Report:
+async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inherited: Sequence[Event] = ()) -> Report:
     """Runs the program over the record; nothing is written and nothing is called.
 
-    Errors of the program itself pass through. Raises InvalidEvent for no events at all.
+    `inherited` is what a fork has from its origins (`read_inherited`). Errors of the program itself pass through.
+    Raises InvalidEvent for no events at all.
     """
     history = tuple(events)
     if not history:
         raise InvalidEvent("there is nothing to replay: no events", hint="is the trajectory id right?")
     trajectory_id = history[0].envelope.trajectory_id
     ended = any(isinstance(event.body, ev.TaskEnded) for event in history)
-    cursor = Cursor(history)
-    session, total = _session(setup, trajectory_id, cursor, ended), cursor.left
+    cursor = Cursor(history, Places(trajectory_id, inherited))
+    fork = Fork.recorded(history)
+    session, total = _session(setup, trajectory_id, cursor, ended, fork), cursor.left
     divergence = await _run(session, program, cursor)
     return Report(trajectory_id, cursor.turn, total - cursor.left, ended, divergence)
 
@@ -68,7 +74,7 @@ async def _run(session: Session, program: Program, cursor: Cursor) -> Divergence
     return None
 
 
-def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool) -> Session:
+def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool, fork: Fork | None) -> Session:
     pen = _NoPen(cursor, ended)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
     settling = Settling(
@@ -79,7 +85,8 @@ def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool) -> S
         timing=setup.timing,
         output_bytes_max=setup.output_bytes_max,
     )
-    return Session(setup, record, Calls(setup, record, settling), strict=True)
+    sandbox = Sandbox(fork.allow, Lineage(cursor.places.inherited)) if fork is not None else None
+    return Session(setup, record, Calls(setup, record, settling, sandbox), strict=True, fork=fork)
 
 
 class _CutOff(Exception):

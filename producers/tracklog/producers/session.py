@@ -24,6 +24,7 @@ from tracklog.producers.calls import Calls, Result
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
+from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.journal import rows_of
@@ -69,14 +70,17 @@ class Session:
         calls: Calls,
         *,
         strict: bool = False,
+        fork: Fork | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
+        self._fork = fork
         self._checkpoints = checkpoints
         self._journal = None if checkpoints is None else checkpoints.journal
-        self._assembly = Assembly(self._journal)
+        self._assembly = Assembly(record.cursor.places, self._journal)
+        self._all_inherited = True
         self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
@@ -130,6 +134,8 @@ class Session:
         )
         if recall is None:
             seq = await self._begin(body)
+            if self._fork is not None:
+                await self._start_fork(self._fork, body)
         else:
             seq = self._go_on(body, recall)
         await self._in_force.open(seq)
@@ -160,6 +166,17 @@ class Session:
             return False
         return await points.take()
 
+    async def _start_fork(self, fork: Fork, body: ev.TaskStarted) -> None:
+        """The start of its own that a fork has beside the one that it inherits."""
+        if self._record.cursor.versions[-1][0].seq >= 0:
+            return
+        self._record.check_live("the start of a fork")
+        await fork.put(self._record)
+        await self._in_force.put()
+        body = body.model_copy(update={"origin": fork.origin, "inherited_turn": fork.turn})
+        place = await self._record.pen.append(body, turn=0, cause=-1, ext=fork.ext)
+        self._record.cursor.begin(place, body)
+
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
 
@@ -175,6 +192,9 @@ class Session:
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
             self._offered = self._in_force.shown.versions.tools
+            if self._all_inherited and not self._record.cursor.inheriting:
+                self._all_inherited = False
+                self._assembly.restart()
             for position in self._assembly.new(hashes):
                 seq = await self._hear(plain[position])
                 self._assembly.know(hashes[position], seq)
@@ -320,6 +340,7 @@ class Session:
         if changed:
             asked = f"the start of a task (another {changed})"
             raise self._record.cursor.broken(Divergence(start.turn, start.seq, describe(start.body), asked))
+        self._all_inherited = False
         self._assembly.recall(recall.rows)
         self._in_force.told = len(rows_of(recall.rows, "told"))
         self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
@@ -346,6 +367,11 @@ class Session:
     async def _ask(
         self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
     ) -> tuple[ev.ModelReplied, int]:
+        given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
+        if given is not None:
+            self._record.check_live("a model call")
+            body = await self._replied(given)
+            return body, await self._record.write(body)
         model = self._in_force.model
         self._record.check_live("a model call")
         tools = await self._in_force.definitions(self._offered)

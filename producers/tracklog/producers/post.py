@@ -1,0 +1,79 @@
+"""Writing to inboxes: how everyone but its owner reaches a trajectory (DESIGN §4).
+
+A record has its identity from who sends it, so it can be sent again as often as nobody knows whether it arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tracklog.infra.clock import Clock
+from tracklog.infra.log.port import Log, Position
+from tracklog.producers.producer import TENANT_DEFAULT
+from tracklog.schemas.codec import Encoded, Framing, encode_record, single_object
+from tracklog.schemas.envelope import InboxEnvelope
+from tracklog.schemas.errors import AppendError, AppendRefused, AppendUnknown, LogQueueFull
+from tracklog.schemas.inbox import InboxBody
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import InboxId, check_trajectory_id
+
+__all__ = ["Poster"]
+
+POST_S_MAX: Final = 30.0
+"""How long a record is tried to be sent before its sender is told that nobody knows."""
+AGAIN_S: Final = 0.1
+
+
+class Poster:
+    """Of one process. Its methods are called from one event loop."""
+
+    def __init__(self, log: Log, topics: Topics, *, clock: Clock, framing: Framing = single_object) -> None:
+        self._log = log
+        self._topic = topics.inbox
+        self._clock = clock
+        self._framing = framing
+
+    async def post(
+        self, trajectory_id: str, body: InboxBody, *, inbox_id: InboxId, tenant: str = TENANT_DEFAULT
+    ) -> Position:
+        """Returns when the record is durable. The same `inbox_id` again is the same record: it is taken once.
+
+        Raises InvalidTrajectoryId, RecordTooLarge, TopicMissing, AppendRefused; and AppendUnknown when the log has
+        not said within POST_S_MAX whether it has it: send it again.
+        """
+        envelope = InboxEnvelope(
+            trajectory_id=check_trajectory_id(trajectory_id),
+            tenant=tenant,
+            source=inbox_id.source,
+            source_seq=inbox_id.seq,
+            lamport=0,
+            recorded_at=self._clock.now_us(),
+        )
+        encoded = encode_record(envelope, body, self._framing)
+        deadline_s = self._clock.monotonic_s() + POST_S_MAX
+        while True:
+            try:
+                return await self._append(trajectory_id.encode(), encoded)
+            except (AppendUnknown, AppendRefused, LogQueueFull):
+                if self._clock.monotonic_s() > deadline_s:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+
+    async def _append(self, key: bytes, encoded: Encoded) -> Position:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Position] = loop.create_future()
+
+        def settle(position: Position | None, error: AppendError | None) -> None:
+            if answer.done():
+                return
+            if position is not None:
+                answer.set_result(position)
+            elif error is not None:
+                answer.set_exception(error)
+
+        def delivered(position: Position | None, error: AppendError | None) -> None:
+            loop.call_soon_threadsafe(settle, position, error)
+
+        self._log.append(self._topic, key, encoded.value, encoded.headers, delivered)
+        return await answer
