@@ -19,6 +19,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "show": ("show", "Show one trajectory as a timeline."),
     "verify": ("verify", "Check the hash chain and the verdicts of trajectories."),
     "replay": ("replay", "Read ranges of the log again."),
+    "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "process": ("process", "Fold the log into Redis."),
     "quarantine": ("quarantine", "Look at records that are no events."),
     "topics": ("topics", "Create and check the topics."),

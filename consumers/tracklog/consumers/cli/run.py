@@ -26,7 +26,7 @@ class Run:
         self.out = Output(as_json=as_json)
         self.as_json = as_json
         self.exit_code = 0
-        self._flags = flags
+        self._flags = dict(flags)
         self._environ = environ
 
     @classmethod
@@ -46,6 +46,11 @@ class Run:
         if missing:
             raise InputError(f"--set {missing[0]} has no value", hint="write --set NAME=VALUE")
         return load_settings(flags=self._flags, environ=self._environ, cwd=Path.cwd())
+
+    def taken(self, name: str) -> str | None:
+        """The value of a `--set NAME=VALUE` that is the command's own, and no setting. To be asked for before those."""
+        value = self._flags.pop(name, None)
+        return None if value is None else str(value)
 
     def with_flags(self, flags: Mapping[str, object]) -> Run:
         """The same call with other settings."""

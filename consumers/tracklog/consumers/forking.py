@@ -1,0 +1,141 @@
+"""Forks with the built-in agent, from the settings of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+
+from tracklog.consumers.wiring import blobs_of, producer_of
+from tracklog.infra.log.port import Log
+from tracklog.infra.settings import Settings
+from tracklog.producers.bodies import whole_text
+from tracklog.producers.fork import Changes, forked
+from tracklog.producers.history import read_history
+from tracklog.producers.models import Model
+from tracklog.producers.producer import EventProducer
+from tracklog.producers.setup import Setup
+from tracklog.producers.turn import Agent, run_turns
+from tracklog.schemas import events as ev
+from tracklog.schemas.errors import InputError, TracklogError
+
+__all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id"]
+
+CHANGES: Final = ("model", "prompt", "reply")
+"""What can be changed, by name."""
+ID_HEX: Final = 8
+
+
+class Asked(NamedTuple):
+    """What every fork is to begin with. `words` are the changes as they were asked for, files as their texts."""
+
+    turn: int
+    words: Mapping[str, str]
+    changes: Changes
+    allow: tuple[str, ...]
+
+
+class Forked(NamedTuple):
+    """What became of one. `error` is empty when it came to its end."""
+
+    trajectory_id: str
+    origin: str
+    result: str
+    error: str = ""
+
+
+def changes_of(words: Mapping[str, str], agent: Agent) -> tuple[Mapping[str, str], Changes]:
+    """(the changes with the texts of files, the changes) from `model=NAME`, `prompt=FILE`, `reply=FILE`.
+
+    Raises InputError for a file that cannot be read, and for a model that the agent's cannot be changed to.
+    """
+    texts = {name: value if name == "model" else _text(value) for name, value in words.items()}
+    model = _model(agent, texts["model"]) if "model" in texts else None
+    return texts, Changes(model=model, prompt=texts.get("prompt"), reply=texts.get("reply"))
+
+
+def fork_id(origin: str, asked: Asked) -> str:
+    """The id of a fork that was given none: the same for the same fork, so that the same call goes on with it."""
+    begun = orjson.dumps([asked.turn, dict(asked.words), asked.allow], option=orjson.OPT_SORT_KEYS)
+    return f"{origin}.fork-{asked.turn}-{hashlib.sha256(begun).hexdigest()[:ID_HEX]}"
+
+
+def fork_all(
+    log: Log, settings: Settings, agent: Agent, origins: Sequence[str], asked: Asked, *, new_id: str | None = None
+) -> list[Forked]:
+    """Forks each and runs it to its end. Blocks. Of several, one that fails does not keep the others."""
+
+    async def run() -> list[Forked]:
+        async with producer_of(settings, log) as producer:
+            return [await _one(log, settings, producer, agent, origin, asked, new_id) for origin in origins]
+
+    return asyncio.run(run())
+
+
+async def _one(
+    log: Log,
+    settings: Settings,
+    producer: EventProducer,
+    agent: Agent,
+    origin: str,
+    asked: Asked,
+    new_id: str | None,
+) -> Forked:
+    trajectory_id = new_id if new_id is not None else fork_id(origin, asked)
+    try:
+        setup = await asyncio.to_thread(_setup, log, settings, agent, origin)
+        async with forked(
+            producer,
+            trajectory_id,
+            origin=origin,
+            turn=asked.turn,
+            log=log,
+            topics=settings.topic_names,
+            setup=setup,
+            changes=asked.changes,
+            allow=asked.allow,
+        ) as session:
+            return Forked(trajectory_id, origin, await run_turns(session, agent, setup.task))
+    except TracklogError as error:
+        return Forked(trajectory_id, origin, "", str(error))
+
+
+def _setup(log: Log, settings: Settings, agent: Agent, origin: str) -> Setup:
+    """That of the origin, as far as it is recorded."""
+    events = [event for event, _ in read_history(log, settings.topic_names.events, origin)[1]]
+    started = next((event.body for event in events if isinstance(event.body, ev.TaskStarted)), None)
+    if started is None:
+        raise InputError(f"no trajectory {origin!r} that was started", hint="see: tracklog list")
+    blobs = blobs_of(settings)
+    return Setup(
+        agent=agent.name,
+        task=whole_text(started.task, blobs),
+        blobs=blobs,
+        model=agent.model,
+        tools=agent.tools,
+        policy=agent.policy,
+        prompt=agent.prompt,
+        labels=started.labels,
+        body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
+    )
+
+
+def _model(agent: Agent, name: str) -> Model:
+    named = getattr(agent.model, "named", None)
+    if named is None:
+        raise InputError(
+            f"the model of agent {agent.name!r} cannot be had by another name", hint="give it a method named(name)"
+        )
+    model: Model = named(name)
+    return model
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,142 @@
+"""`tracklog fork`, as a person types it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tracklog.consumers.cli.app import app
+from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
+from tracklog.infra.settings import load_settings
+from tracklog.producers.agents import load_agent
+from tracklog.producers.durable import durable
+from tracklog.producers.setup import Setup
+from tracklog.producers.turn import run_turns
+
+Tracklog = Callable[..., Result]
+
+AGENT = """
+from tracklog.producers.models import ModelAnswer, calls_of
+from tracklog.producers.tools import ToolSet, tool
+from tracklog.producers.turn import Agent
+
+MADE = []
+
+
+@tool
+def book(what: str) -> str:
+    MADE.append(what)
+    return f"booked {what}"
+
+
+class Model:
+    def __init__(self, name="small"):
+        self.name = name
+
+    def named(self, name):
+        return Model(name)
+
+    async def reply(self, request, *, on_token=None):
+        if request.replies_before == 0:
+            function = {"name": "book", "arguments": '{"what":"train"}'}
+            message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": function}]}
+        else:
+            text = f"{self.name} was told: {request.messages[0]['content']}"
+            message = {"role": "assistant", "content": text}
+        return ModelAnswer(message=message, tool_calls=calls_of(message))
+
+
+agent = Agent("traveller", Model(), ToolSet.of(book), prompt="be kind")
+"""
+
+
+@pytest.fixture
+def tracklog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracklog]:
+    """One run of the agent is recorded."""
+    (tmp_path / "forked_agent.py").write_text(AGENT)
+    (tmp_path / "brief.txt").write_text("be brief")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    environ = {"TRACKLOG_HOME": str(tmp_path / "data")}
+    settings = load_settings(flags={}, environ=environ, cwd=tmp_path)
+    agent = load_agent("forked_agent:agent")
+
+    async def record() -> None:
+        blobs = blobs_of(settings)
+        setup = Setup("traveller", "a trip", blobs, model=agent.model, tools=agent.tools, prompt=agent.prompt)
+        with opened_log(settings, make_topics=True) as log:
+            async with producer_of(settings, log) as producer, durable(producer, "trip", log=log, setup=setup) as one:
+                await run_turns(one, agent, "a trip")
+
+    asyncio.run(record())
+    runner = CliRunner(env=environ)
+
+    def run(*arguments: object, exit_code: int = 0) -> Result:
+        result = runner.invoke(app, ["fork", *(str(one) for one in arguments)])
+        assert result.exit_code == exit_code, f"{arguments}: {result.output}\n{result.exception!r}"
+        return result
+
+    yield run
+    del sys.modules["forked_agent"]
+
+
+def forks(result: Result) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(result.stdout)["forks"]
+    return found
+
+
+def made() -> list[str]:
+    calls: list[str] = sys.modules["forked_agent"].MADE
+    return calls
+
+
+def test_a_run_is_forked_with_another_prompt_and_model(tracklog: Tracklog) -> None:
+    """Given the same call twice, the second goes on with the fork of the first, which has ended."""
+    line = ("trip", "--turn", 2, "--agent", "forked_agent:agent", "--set", "prompt=brief.txt", "--set", "model=big")
+    (first,), (second,) = forks(tracklog(*line, "--json")), forks(tracklog(*line, "--json"))
+    assert first == second
+    assert (first["origin"], first["result"], first["error"]) == ("trip", "big was told: be brief", "")
+    assert made() == ["train"]
+
+
+def test_tools_are_sandboxed_unless_allowed(tracklog: Tracklog) -> None:
+    line = ("trip", "--turn", 1, "--agent", "forked_agent:agent")
+    tracklog(*line)
+    assert made() == ["train"]
+    tracklog(*line, "--allow", "book", "--id", "trip-live")
+    assert made() == ["train", "train"]
+
+
+def test_a_reply_is_taken_from_a_file(tracklog: Tracklog, tmp_path: Path) -> None:
+    (tmp_path / "no.txt").write_text("No.")
+    result = tracklog("trip", "--agent", "forked_agent:agent", "--set", "reply=no.txt")
+    assert result.stdout.rstrip().endswith(": No.")
+
+
+def test_all_that_a_condition_fits_are_forked_or_only_named(tracklog: Tracklog) -> None:
+    line = ("--where", 'agent == "traveller"', "--turn", 2, "--agent", "forked_agent:agent", "--json")
+    named = forks(tracklog(*line, "--dry-run"))
+    assert [one["origin"] for one in named] == ["trip"]
+    assert [(one["trajectory_id"], one["origin"]) for one in forks(tracklog(*line))] == [
+        (one["trajectory_id"], one["origin"]) for one in named
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (("trip", "--turn", 9, "--agent", "forked_agent:agent"), 1, "turns of this trajectory are 1 to 2"),
+        (("trip", "--agent", "forked_agent:nobody"), 2, "nobody"),
+        (("trip", "--agent", "forked_agent:agent", "--set", "prompt=absent.txt"), 2, "cannot be read"),
+        (("--agent", "forked_agent:agent"), 2, "takes an ID or --where"),
+        (("other", "--agent", "forked_agent:agent"), 1, "no trajectory 'other'"),
+    ],
+)
+def test_what_cannot_be_forked_is_said(tracklog: Tracklog, line: tuple[object, ...], code: int, said: str) -> None:
+    assert said in " ".join(tracklog(*line, exit_code=code).output.split())
