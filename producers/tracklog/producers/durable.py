@@ -100,10 +100,7 @@ async def durable(
         history = await _record_up_to(log, topic, writer.state)
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
-        settling = _settling(setup, trajectory_id, pen)
-        remembers = from_checkpoint and begun.fork is None  # what a fork inherits is gone through as a whole
-        recorded = [*begun.lineage.inherited, *_events(history)]
-        back = await Reopened.of(setup, trajectory_id, recorded, settling, remembers=remembers)
+        back = await _reopened(setup, trajectory_id, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(log, topic, await writer.confirm())
@@ -202,6 +199,15 @@ async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Acc
     if fork is None:
         return _Begun(None, Lineage(()))
     return _Begun(fork, await asyncio.to_thread(read_lineage, log, topic, fork.origin))
+
+
+async def _reopened(
+    setup: Setup, trajectory_id: str, pen: Pen, history: Sequence[Accepted], begun: _Begun, from_checkpoint: bool
+) -> Reopened:
+    settling = _settling(setup, trajectory_id, pen)
+    remembers = from_checkpoint and begun.fork is None  # what a fork inherits is gone through as a whole
+    recorded = [*begun.lineage.inherited, *_events(history)]
+    return await Reopened.of(setup, trajectory_id, recorded, settling, remembers=remembers)
 
 
 def _session(

@@ -30,12 +30,13 @@ from tracklog.producers.in_force import InForce
 from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.sameness import same_context, same_end, same_message, same_start
 from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InvalidEvent, SessionMisused
-from tracklog.schemas.values import Body, Ending, ObservedKind, ToolCall
+from tracklog.schemas.values import Ending, ObservedKind, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
 
@@ -205,7 +206,7 @@ class Session:
                 rule_version=RULE_VERSION,
             )
             self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=_same_context)
+            await self._record.ordered(body, describe(body), check=same_context)
         self._messages = plain
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
@@ -314,7 +315,7 @@ class Session:
         body = None if result is None else await self._record.body(_json("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
-            seq = await self._record.ordered(ended, "the end of the task", check=_same_end)
+            seq = await self._record.ordered(ended, "the end of the task", check=same_end)
             await self._record.pen.confirm(seq)
         self.over = True
 
@@ -327,7 +328,7 @@ class Session:
             points = self._checkpoints
             if points is not None and self.live:
                 body = body.model_copy(update={"workspace": await points.start()})
-            seq = await self._record.ordered(body, "the start of a task", check=_same_start)
+            seq = await self._record.ordered(body, "the start of a task", check=same_start)
             if points is not None and self.live:
                 points.started(seq)
         return seq
@@ -336,7 +337,7 @@ class Session:
         """Takes up what was remembered. Raises Diverged for another task or agent."""
         start = self._record.cursor.start
         assert start is not None
-        changed = _same_start(start.body, body)
+        changed = same_start(start.body, body)
         if changed:
             asked = f"the start of a task (another {changed})"
             raise self._record.cursor.broken(Divergence(start.turn, start.seq, describe(start.body), asked))
@@ -362,7 +363,7 @@ class Session:
             peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
         )
         ext = {EXT_MESSAGE: said.shape} if said.shape else {}
-        return await self._record.ordered(body, describe(body), check=_same_message, ext=ext)
+        return await self._record.ordered(body, describe(body), check=same_message, ext=ext)
 
     async def _ask(
         self, messages: tuple[Mapping[str, Any], ...], on_token: OnToken | None
@@ -415,27 +416,3 @@ def _json(name: str, value: object) -> str:
         raise InvalidEvent(
             f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
         ) from error
-
-
-def _same_start(recorded: ev.TaskStarted, asked: ev.TaskStarted) -> str:
-    """Whether it is another task. Other versions are drift."""
-    pairs = {"task": (recorded.task.hash, asked.task.hash), "agent": (recorded.agent, asked.agent)}
-    return ", ".join(name for name, (was, now) in pairs.items() if was != now)
-
-
-def _same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
-    return "" if recorded.context_hash == asked.context_hash else "context"
-
-
-def _same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
-    same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
-    return "" if same else "message"
-
-
-def _same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:
-    was, now = _digest(recorded.result), _digest(asked.result)
-    return "" if (recorded.ending, was) == (asked.ending, now) else "result"
-
-
-def _digest(body: Body | None) -> bytes | None:
-    return None if body is None else body.hash
