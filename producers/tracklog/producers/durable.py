@@ -84,10 +84,7 @@ async def durable(
     state = (await producer.prefetch([trajectory_id]))[trajectory_id]
     _check_driver(state, setup.driver)
     if state.ended:
-        _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
-        begun = await _begun(log, topic, trajectory_id, ended, fork)
-        session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
-        await session.start()
+        session = await _ended(log, topic, setup, trajectory_id, fork)
         try:
             yield session
         finally:
@@ -109,8 +106,7 @@ async def durable(
         await session.start(back.recall)
         try:
             yield session
-            _check_finished(record)
-            await session.checkpoint()
+            await _finish(session, record)
         except Exception as error:
             await _keep(session, error)
             raise
@@ -120,6 +116,15 @@ async def durable(
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
     await pen.release()
+
+
+async def _ended(log: Log, topic: str, setup: Setup, trajectory_id: str, fork: Fork | None) -> Session:
+    """A session that only answers."""
+    _, history = await asyncio.to_thread(read_history, log, topic, trajectory_id)
+    begun = await _begun(log, topic, trajectory_id, history, fork)
+    session, _ = _session(setup, trajectory_id, history, EndedPen(trajectory_id), begun)
+    await session.start()
+    return session
 
 
 async def answer_call(
@@ -308,9 +313,10 @@ async def _standing(record: Record, call_id: str, call: Call, history: Sequence[
     )
 
 
-def _check_finished(record: Record) -> None:
+async def _finish(session: Session, record: Record) -> None:
     """A program that leaves well before its record does has left something out."""
     record.cursor.check_all_given("the end of the program")
+    await session.checkpoint()
 
 
 async def _keep(session: Session, error: Exception) -> None:

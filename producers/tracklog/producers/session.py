@@ -10,9 +10,7 @@ Calls and steps of one turn may run side by side. They are awaited before the ne
 
 from __future__ import annotations
 
-import inspect
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, overload
@@ -29,20 +27,19 @@ from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
+from tracklog.producers.readings import Readings, as_json
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.sameness import same_context, same_end, same_message, same_start
 from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
-from tracklog.schemas.errors import InvalidEvent, SessionMisused
-from tracklog.schemas.values import Ending, ObservedKind, ToolCall
+from tracklog.schemas.errors import SessionMisused
+from tracklog.schemas.values import Ending, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
 
 RULE_VERSION: Final = "session/1"
-NONCE_BITS: Final = 53
-"""Of a nonce that make a float: as many as its mantissa has."""
 
 T = TypeVar("T")
 
@@ -87,7 +84,7 @@ class Session:
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
         self._replies = 0
-        self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
+        self._readings = Readings(setup, record, self._journal)
         self.over = False
         """True when the end was reached."""
         self.memory: Any = None
@@ -253,37 +250,19 @@ class Session:
         For readings, not for effects: a step that was killed before it was recorded runs again. What it raises
         is not recorded.
         """
-
-        async def run() -> str:
-            value = fn()
-            return _json(name, await value if inspect.isawaitable(value) else value)
-
-        return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
+        return await self._readings.step(name, fn)
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
-
-        async def run() -> str:
-            return str(self._setup.clock.now_us())
-
-        return int(await self._observe(ObservedKind.CLOCK, "now", run))
+        return await self._readings.now_us()
 
     async def random(self) -> float:
         """A number from 0 to below 1."""
-
-        async def run() -> str:
-            drawn = int.from_bytes(self._setup.entropy.nonce()[:8], "big") >> (64 - NONCE_BITS)
-            return repr(drawn / (1 << NONCE_BITS))
-
-        return float(await self._observe(ObservedKind.RANDOM, "random", run))
+        return await self._readings.random()
 
     async def uuid(self) -> uuid.UUID:
         """A random id."""
-
-        async def run() -> str:
-            return str(uuid.UUID(bytes=self._setup.entropy.nonce(), version=4))
-
-        return uuid.UUID(await self._observe(ObservedKind.ID, "uuid", run))
+        return await self._readings.uuid()
 
     async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
         """A message that stands for the messages of these turns: the summary as it was once made, or made now."""
@@ -312,7 +291,7 @@ class Session:
 
         Raises InvalidEvent while a call has no outcome, Fenced, Diverged.
         """
-        body = None if result is None else await self._record.body(_json("the result", result), JSON)
+        body = None if result is None else await self._record.body(as_json("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
             seq = await self._record.ordered(ended, "the end of the task", check=same_end)
@@ -345,7 +324,7 @@ class Session:
         self._assembly.recall(recall.rows)
         self._in_force.told = len(rows_of(recall.rows, "told"))
         self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
-        self._occurrences.update((ObservedKind(kind), name) for kind, name in rows_of(recall.rows, "observed"))
+        self._readings.recall(rows_of(recall.rows, "observed"))
         self._replies, self._record.turn = recall.replies, recall.turn
         if recall.seen is not None:
             self._record.strand.saw(recall.seen)
@@ -383,7 +362,7 @@ class Session:
 
     async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
         return ev.ModelReplied(
-            reply=await self._record.body(_json("the reply", answer.message), JSON),
+            reply=await self._record.body(as_json("the reply", answer.message), JSON),
             tool_calls=self._calls.unique(answer.tool_calls),
             stop_reason=answer.stop_reason,
             usage=answer.usage,
@@ -392,27 +371,3 @@ class Session:
             sampling_seed=answer.seed,
             duration_ms=answer.duration_ms,
         )
-
-    async def _observe(self, kind: ObservedKind, name: str, run: Callable[[], Awaitable[str]]) -> str:
-        occurrence = self._occurrences[kind, name]
-        self._occurrences[kind, name] += 1
-        self._note("observed", kind.value, name)
-        asked = f"{kind.value} {name!r}, occurrence {occurrence}"
-        with self._record.strand.beside(asked):
-            found = self._record.observed(kind, name, occurrence, asked)
-            if found is not None:
-                return await self._record.whole(found.body.value)
-            self._record.check_live(asked)
-            text = await run()
-            body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
-            await self._record.write(body)
-            return text
-
-
-def _json(name: str, value: object) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError as error:
-        raise InvalidEvent(
-            f"{name} is not JSON: {error}", hint="return dicts, lists, strings, numbers and the like"
-        ) from error
