@@ -77,8 +77,8 @@ def tracklog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trackl
     asyncio.run(record())
     runner = CliRunner(env=environ)
 
-    def run(*arguments: object, exit_code: int = 0) -> Result:
-        result = runner.invoke(app, ["fork", *(str(one) for one in arguments)])
+    def run(*arguments: object, exit_code: int = 0, command: str = "fork") -> Result:
+        result = runner.invoke(app, [command, *(str(one) for one in arguments)])
         assert result.exit_code == exit_code, f"{arguments}: {result.output}\n{result.exception!r}"
         return result
 
@@ -111,6 +111,8 @@ def test_tools_are_sandboxed_unless_allowed(tracklog: Tracklog) -> None:
     assert made() == ["train"]
     tracklog(*line, "--allow", "book", "--id", "trip-live")
     assert made() == ["train", "train"]
+    tracklog("trip-live", command="verify")
+    assert "completed" in tracklog("trip-live", command="show").stdout
 
 
 def test_a_reply_is_taken_from_a_file(tracklog: Tracklog, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.support.ledger import all_effects
 from tests.support.matrix_worker import POINTS, TURNS, Job, calls_of, effect_of
 from tests.support.writing import read_accepted
 from tracklog.infra.log.port import Log
-from tracklog.schemas.events import Escalated, ModelReplied, TaskEnded, ToolResult
+from tracklog.schemas.events import Escalated, ModelReplied, OwnershipClaimed, TaskEnded, ToolResult
 from tracklog.schemas.values import ResultStatus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,10 +156,16 @@ def judge_all(log: Log, job: Job, done: Sequence[Case], ended: dict[str, str]) -
 
 
 def overtaken(log: Log, job: Job, case: Case) -> list[str]:
-    """What is wrong after another process finished the work of a frozen one, which then woke."""
+    """What is wrong after another process finished the work of a frozen one, which then woke.
+
+    One that had ended its task before it was frozen is overtaken by nobody, and may still let go of it.
+    """
     with frozen(job, case):
         ended = resumed(job, [case.trajectory_id])
         before = read_accepted(log, case.trajectory_id, prefix=job.prefix)
     after = read_accepted(log, case.trajectory_id, prefix=job.prefix)
-    wrong = judge(log, job.prefix, case, ended[case.trajectory_id], all_effects(job.ledger_url), woken=True)
-    return wrong if before == after else [*wrong, f"{case.trajectory_id}: stale events were accepted"]
+    made = all_effects(job.ledger_url)
+    wrong = judge(log, job.prefix, case, ended[case.trajectory_id], made, woken=True)
+    claims = [event for event in before if isinstance(event.body, OwnershipClaimed)]
+    stale = len(claims) > 1 and before != after
+    return [*wrong, f"{case.trajectory_id}: stale events were accepted"] if stale else wrong

@@ -40,8 +40,10 @@ ASIDE: Final = (
     ev.Escalated,
     ev.DriftCrossed,
     ev.CheckpointTaken,
+    ev.CancelRequested,
 )
 """Written about a program's work, not asked for by it."""
+IMPORTED: Final = "import:"
 OF_CALLS: Final = (ev.Authorized, ev.ToolIntent, ev.ToolResult)
 
 
@@ -79,6 +81,10 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
+        self.mail: deque[Recorded[ev.MessageReceived]] = deque()
+        """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
+        self.cancelled = False
+        """Somebody cancelled it: it ends where it was, and not by its program."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
@@ -114,6 +120,15 @@ class Cursor:
         self._give(found, asked, after)
         self._ordered.popleft()
         return _typed(found, found.body)
+
+    def received(self, asked: str) -> Recorded[ev.MessageReceived] | None:
+        """The next message that came into the inbox, None when no other is recorded."""
+        self.check_sound()
+        if self.mail:
+            return self.mail.popleft()
+        if self._open:
+            raise self.diverged(self._first(), asked)
+        return None
 
     def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None) -> Recorded[B] | None:
         """What is recorded of a call."""
@@ -195,7 +210,13 @@ class Cursor:
         if body is None:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
-        aside = isinstance(body, ASIDE)
+        aside = isinstance(body, ASIDE) or (isinstance(body, ev.TimerFired) and envelope.inbox_id is not None)
+        self.cancelled = self.cancelled or isinstance(body, ev.CancelRequested)
+        if isinstance(body, ev.MessageReceived) and came(event):
+            self.mail.append(Recorded(place, envelope.turn, None, body))
+            aside = True
+        if isinstance(body, ev.TaskEnded) and self.cancelled:
+            aside = True  # whoever obeyed the cancel wrote it, not the program
         if isinstance(body, ev.TaskStarted):
             aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
@@ -216,6 +237,12 @@ class Cursor:
         while self._seqs[0] not in self._open:
             self._seqs.popleft()
         return self._open[self._seqs[0]]
+
+
+def came(event: Event) -> bool:
+    """True for what was taken from the inbox; an import counts its own steps by inbox ids."""
+    taken = event.envelope.inbox_id
+    return taken is not None and not taken.source.startswith(IMPORTED)
 
 
 def _typed(found: Open, body: B) -> Recorded[B]:

@@ -22,6 +22,7 @@ from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import Accepted, read_history
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.lineage import Lineage, read_lineage
+from tracklog.producers.mailbox import LogMailbox, Mailbox
 from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.places import Places
@@ -32,9 +33,12 @@ from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
+from tracklog.producers.taking import Taking
+from tracklog.producers.tool_run import unfit
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
+    Cancelled,
     Fenced,
     InputError,
     InvalidEvent,
@@ -44,11 +48,11 @@ from tracklog.schemas.errors import (
     UnknownSchema,
     WriterError,
 )
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Driver, Place, ResultStatus, Settled
+from tracklog.schemas.values import Body, Driver, Ending, Place, ResultStatus, Settled
 
 __all__ = ["answer_call", "durable"]
 
@@ -67,9 +71,11 @@ async def durable(
     tenant: str | None = None,
     from_checkpoint: bool = False,
     fork: Fork | None = None,
+    mailbox: Mailbox | None = None,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
 
+    `mailbox` has what others say to the trajectory; without it the inbox is read from the log.
     `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
@@ -84,17 +90,16 @@ async def durable(
     state = (await producer.prefetch([trajectory_id]))[trajectory_id]
     _check_driver(state, setup.driver)
     if state.ended:
-        session = await _ended(log, topic, setup, trajectory_id, fork)
-        try:
+        async with _over(producer, trajectory_id, log, topic, setup, fork) as session:
             yield session
-        finally:
-            session.close()
-            producer.forget(trajectory_id)
         return
     writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     pen = WriterPen(writer)
     try:
-        history = await _record_up_to(log, topic, writer.state)
+        taking = _taking(setup, pen, log, topics, mailbox)
+        if writer.state.task is not None:
+            await taking.look()
+        history = await _record_up_to(log, topic, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         back = await _reopened(setup, trajectory_id, pen, history, begun, from_checkpoint)
@@ -103,28 +108,34 @@ async def durable(
             history = await _record_up_to(log, topic, await writer.confirm())
         session, record = _session(setup, trajectory_id, history, pen, begun, back)
         pen.places = record.cursor.places
+        record.taking = taking
+        taking.messages.clear()  # those are in the record that was read after them
         await session.start(back.recall)
-        try:
+        async with _running(session, record):
             yield session
-            await _finish(session, record)
-        except Exception as error:
-            await _keep(session, error)
-            raise
-        finally:
-            session.close()
+    except Cancelled as error:
+        await _obey(pen, error)
+        raise
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
     await pen.release()
 
 
-async def _ended(log: Log, topic: str, setup: Setup, trajectory_id: str, fork: Fork | None) -> Session:
-    """A session that only answers."""
-    _, history = await asyncio.to_thread(read_history, log, topic, trajectory_id)
-    begun = await _begun(log, topic, trajectory_id, history, fork)
-    session, _ = _session(setup, trajectory_id, history, EndedPen(trajectory_id), begun)
+@asynccontextmanager
+async def _over(
+    producer: EventProducer, trajectory_id: str, log: Log, topic: str, setup: Setup, fork: Fork | None
+) -> AsyncIterator[Session]:
+    """A session of a trajectory that has ended."""
+    _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
+    begun = await _begun(log, topic, trajectory_id, ended, fork)
+    session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
     await session.start()
-    return session
+    try:
+        yield session
+    finally:
+        session.close()
+        producer.forget(trajectory_id)
 
 
 async def answer_call(
@@ -313,20 +324,44 @@ async def _standing(record: Record, call_id: str, call: Call, history: Sequence[
     )
 
 
-async def _finish(session: Session, record: Record) -> None:
-    """A program that leaves well before its record does has left something out."""
-    record.cursor.check_all_given("the end of the program")
-    await session.checkpoint()
+def _taking(setup: Setup, pen: WriterPen, log: Log, topics: Topics | None, mailbox: Mailbox | None) -> Taking:
+    """Of what comes into the inbox, by default by reading the log."""
+    inbox = (topics if topics is not None else Topics()).inbox
+    box = mailbox if mailbox is not None else LogMailbox(log, inbox, pen.writer.trajectory_id, clock=setup.clock)
+    return Taking(pen, box, lambda tool, arguments: unfit(setup.tools, tool, arguments))
+
+
+@asynccontextmanager
+async def _running(session: Session, record: Record) -> AsyncIterator[None]:
+    """Around the program. One that leaves well before its record does has left something out."""
+    try:
+        yield
+        record.cursor.check_all_given("the end of the program")
+        await session.checkpoint()
+    except Exception as error:
+        await _keep(session, error)
+        raise
+    finally:
+        session.close()
 
 
 async def _keep(session: Session, error: Exception) -> None:
     """A checkpoint before the trajectory is let go of; the error is what is told."""
-    if isinstance(error, Diverged | WriterError):
+    if isinstance(error, Diverged | WriterError | Cancelled):
         return
     try:
         await session.checkpoint()
     except TracklogError as also:
         error.add_note(f"no checkpoint could be taken: {also}")
+
+
+async def _obey(pen: WriterPen, cancelled: Cancelled) -> None:
+    """Ends a trajectory that was cancelled, unless a call of it may have happened and has no result."""
+    state = await pen.standing()
+    if not state.ended and not state.open_intents:
+        reason = cancelled.message[:TEXT_FIELD_CHARS_MAX]
+        await pen.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=reason), turn=state.turn, cause=None)
+    await pen.release("cancelled", parked=Parked.DOUBT if state.open_intents else None)
 
 
 async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:

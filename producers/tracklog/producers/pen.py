@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from tracklog.producers.mailbox import Incoming
 from tracklog.producers.places import Places
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas.errors import TrajectoryEnded
@@ -78,6 +79,22 @@ class WriterPen:
             state = await self.writer.confirm()
             self._confirmed = last
         return state
+
+    async def standing(self) -> State:
+        """The state after everything appended so far, read back."""
+        async with self._turns:
+            if self.writer.state.head.seq < self.writer.next_seq - 1:
+                await self.writer.confirm()
+            return self.writer.state
+
+    async def take(self, body: EventBody, one: Incoming, *, turn: int, cause: int | None) -> int:
+        """Appends the event that takes an inbox record."""
+        causes = () if cause is None else (self.places.ref(cause),)
+        async with self._turns:
+            appended = await self.writer.append(
+                body, turn=turn, causes=causes, inbox_id=one.inbox_id, inbox_position=one.position
+            )
+        return appended.seq
 
     async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
         """Gives the trajectory back. Raises Fenced when something that was appended is not part of it."""

@@ -12,7 +12,9 @@ from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.cursor import Cursor, Recorded
 from tracklog.producers.pen import Pen
 from tracklog.producers.strand import Strand
+from tracklog.producers.taking import Taking
 from tracklog.schemas import events as ev
+from tracklog.schemas.errors import Cancelled, NothingReceived
 from tracklog.schemas.values import BlobRef, Body, ObservedKind
 
 __all__ = ["JSON", "TEXT", "Record"]
@@ -38,6 +40,8 @@ class Record:
         self.pen: Final = pen
         self.strand: Final = Strand()
         self.turn = 0
+        self.taking: Taking | None = None
+        """What comes into the inbox, of a session that may go live."""
         self.due: Callable[[], Awaitable[None]] | None = None
         """Writes what must stand before the next event that is written."""
         self._blobs = blobs
@@ -52,6 +56,7 @@ class Record:
         expected = self.cursor.next_open()
         found = self.next_ordered(type(body), asked)
         if found is None:
+            self.check_live(asked)
             return await self.write(body, ext=ext)
         changed = check(found.body, body)
         if changed and expected is not None:
@@ -66,9 +71,39 @@ class Record:
         """What a step or a reading gave."""
         return self._saw(self.cursor.observed(kind, name, occurrence, asked, self.strand.last))
 
+    async def received(self, asked: str, wait_s: float) -> Recorded[ev.MessageReceived]:
+        """The next message that came into the inbox; waits for it. Raises NothingReceived."""
+        found = self.cursor.received(asked)
+        if found is None:
+            self.check_live(asked)
+            found = await self._next_message(wait_s)
+        if self.strand.last is None or found.seq > self.strand.last:
+            self.strand.saw(found.seq)
+        return found
+
+    async def _next_message(self, wait_s: float) -> Recorded[ev.MessageReceived]:
+        if self.taking is not None:
+            await self.taking.look()
+            while not self.taking.messages and await self.taking.mailbox.wait(wait_s):
+                await self.taking.take()
+            if self.taking.messages:
+                seq, body = self.taking.messages.popleft()
+                return Recorded(seq, self.turn, None, body)
+        raise NothingReceived(
+            f"trajectory {self.trajectory_id!r} waits for a message, and none has come within {wait_s:g} s",
+            hint=f"send it one and open its session again: tracklog send {self.trajectory_id} TEXT",
+        )
+
+    async def take(self) -> None:
+        """Takes what has come into the inbox, once everything recorded was given out."""
+        if self.taking is not None and self.cursor.done:
+            await self.taking.look()
+
     def check_live(self, asked: str) -> None:
         """Before something is done that is not recorded. Raises what the pen raises when nothing may be."""
         self.cursor.check_sound()
+        if self.taking is not None and self.taking.cancelled is not None:
+            raise Cancelled(f"trajectory {self.trajectory_id!r} was cancelled: {self.taking.cancelled}")
         self.pen.check_live(asked)
 
     async def write(self, body: ev.EventBody, *, ext: Mapping[str, str] | None = None) -> int:

@@ -52,8 +52,8 @@ async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inh
     if not history:
         raise InvalidEvent("there is nothing to replay: no events", hint="is the trajectory id right?")
     trajectory_id = history[0].envelope.trajectory_id
-    ended = any(isinstance(event.body, ev.TaskEnded) for event in history)
     cursor = Cursor(history, Places(trajectory_id, inherited))
+    ended = any(isinstance(event.body, ev.TaskEnded) for event in history) and not cursor.cancelled
     fork = Fork.recorded(history)
     session, total = _session(setup, trajectory_id, cursor, ended, fork), cursor.left
     divergence = await _run(session, program, cursor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tracklog.schemas import events as ev
 from tracklog.schemas.values import Body
 
-__all__ = ["same_context", "same_end", "same_message", "same_start"]
+__all__ = ["same_context", "same_end", "same_message", "same_sent", "same_start", "same_timer"]
 
 
 def same_start(recorded: ev.TaskStarted, asked: ev.TaskStarted) -> str:
@@ -24,6 +24,15 @@ def same_context(recorded: ev.ContextBuilt, asked: ev.ContextBuilt) -> str:
 def same_message(recorded: ev.MessageReceived, asked: ev.MessageReceived) -> str:
     same = (recorded.peer, recorded.role, recorded.message.hash) == (asked.peer, asked.role, asked.message.hash)
     return "" if same else "message"
+
+
+def same_sent(recorded: ev.MessageSent, asked: ev.MessageSent) -> str:
+    same = (recorded.peer, recorded.message.hash) == (asked.peer, asked.message.hash)
+    return "" if same else "message"
+
+
+def same_timer(recorded: ev.EventBody, asked: ev.EventBody) -> str:
+    return "" if recorded == asked else "timer"
 
 
 def same_end(recorded: ev.TaskEnded, asked: ev.TaskEnded) -> str:

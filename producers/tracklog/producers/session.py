@@ -29,7 +29,7 @@ from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
 from tracklog.producers.readings import Readings, as_json
 from tracklog.producers.record import JSON, TEXT, Record
-from tracklog.producers.sameness import same_context, same_end, same_message, same_start
+from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
 from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall
 from tracklog.schemas import events as ev
@@ -83,6 +83,9 @@ class Session:
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
         self._offered: bytes | None = None
+        self.fired: tuple[str, ...] = ()
+        """Timers that are due with the last context."""
+        self._timers: dict[str, int] = {}
         self._replies = 0
         self._readings = Readings(setup, record, self._journal)
         self.over = False
@@ -183,8 +186,10 @@ class Session:
         """
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
+            await self._record.take()
             if self._checkpoints is not None and not self._checkpoints.remembers:
                 await self._checkpoints.when_due()
+            await self._fire()
             for shown in await self._in_force.newly():
                 self._note("told")
                 if shown.prompt is not None:
@@ -251,6 +256,37 @@ class Session:
         is not recorded.
         """
         return await self._readings.step(name, fn)
+
+    async def receive(self) -> Message:
+        """The next message that somebody sent, for the next context; waits for it as long as the timing says.
+
+        Raises NothingReceived: leave with it, and the trajectory goes on when a message has come.
+        """
+        asked = "a message"
+        with self._record.strand.ordered(asked):
+            found = await self._record.received(asked, self._setup.timing.receive_wait_s)
+        self._note("heard")
+        message = {"role": found.body.role.value, "content": await self._record.whole(found.body.message)}
+        self._assembly.know(seen_hash(message), found.seq)
+        return message
+
+    async def send(self, peer: str, text: str) -> None:
+        """Records a message to somebody; the router brings it to them."""
+        body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
+        with self._record.strand.ordered("a message to be sent"):
+            await self._record.ordered(body, f"a message to {peer}", check=same_sent)
+
+    async def sleep_turns(self, turns: int, name: str) -> None:
+        """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
+        if turns < 1 or name in self._timers:
+            raise SessionMisused(
+                f"a timer {name!r} over {turns} turns", hint="1 or more, under a name that no open timer has"
+            )
+        body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
+        with self._record.strand.ordered("a timer"):
+            await self._record.ordered(body, f"timer {name!r}", check=same_timer)
+        self._timers[name] = self.turn + turns
+        self._note("timer", name, self.turn + turns)
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
@@ -325,16 +361,25 @@ class Session:
         self._in_force.told = len(rows_of(recall.rows, "told"))
         self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
         self._readings.recall(rows_of(recall.rows, "observed"))
+        self._timers = {name: due for name, due in rows_of(recall.rows, "timer") if due > recall.turn}
+        for _ in rows_of(recall.rows, "heard"):
+            self._record.cursor.mail.popleft()
         self._replies, self._record.turn = recall.replies, recall.turn
         if recall.seen is not None:
             self._record.strand.saw(recall.seen)
         self.memory = recall.memory
         return start.seq
 
-    def _note(self, *row: str) -> None:
+    def _note(self, *row: str | int) -> None:
         """What the session must know of again when it goes on from a checkpoint."""
         if self._journal is not None:
             self._journal.add(*row)
+
+    async def _fire(self) -> None:
+        self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
+        for name in self.fired:
+            del self._timers[name]
+            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=same_timer)
 
     async def _hear(self, message: Message) -> int:
         said = heard(message)

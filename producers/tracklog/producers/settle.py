@@ -63,11 +63,13 @@ WAYS: Final[Mapping[Effect, tuple[Way, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. `start_within_s`: from the intent to the send. `settle_wait_s`: the longest wait for an outcome."""
+    """Seconds. `start_within_s`: from the intent to the send. `settle_wait_s`: the longest wait for an outcome,
+    `receive_wait_s` the longest for a message."""
 
     start_within_s: float = 30.0
     grace_s: float = 120.0
     settle_wait_s: float = 900.0
+    receive_wait_s: float = 30.0
 
 
 @dataclass(slots=True)

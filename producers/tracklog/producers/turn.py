@@ -52,6 +52,9 @@ class Agent:
     prompt: str | None = None
     turns_max: int = TURNS_MAX
     compaction: Compaction | None = None
+    talks_until: str | None = None
+    """Of an agent that talks with somebody: a reply without calls waits for the next message, and one that holds this
+    text is the last. None: a reply without calls is the end."""
 
 
 Turn = Callable[[Session, Any], Awaitable[Any]]
@@ -88,7 +91,11 @@ async def run_turns(session: Session, agent: Agent, task: str) -> str:
         if reply.tool_calls:
             messages += [result.message for result in await call_all(session, reply)]
         else:
-            await session.end(reply.text)
+            answer = None if agent.talks_until is None else await session.receive()
+            if answer is None or str(agent.talks_until) in str(answer["content"]):
+                await session.end(reply.text)
+            else:
+                messages.append(answer)
         return {"messages": messages, "turns": turns + 1, "text": reply.text}
 
     first = {"messages": [{"role": "user", "content": task}], "turns": 0, "text": ""}

@@ -1,0 +1,136 @@
+"""Taking what came into the inbox: each record becomes an event, in order, by the owner alone (DESIGN §8, rule 3).
+
+    Message      MessageReceived: `Session.receive` gives it
+    Decision     ApprovalResolved, when it quotes the request of a call that waits for one
+    Settlement   ToolResult, when it names the intent of a call that a person was asked about
+    Cancel       CancelRequested: the session raises Cancelled at its next step
+    Annotation   Annotated
+    TimerDue     TimerFired, when there is such a timer
+
+Anything else, and what is late, double or about nothing, becomes an InboxRefused: nothing is lost without a word.
+Taken is taken once: the state keeps the highest sequence of each source.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from tracklog.producers.mailbox import Incoming, Mailbox
+from tracklog.producers.pen import WriterPen
+from tracklog.schemas import events as ev
+from tracklog.schemas import inbox
+from tracklog.schemas.lifecycle import CallStatus, TrajectoryStatus
+from tracklog.schemas.state import State
+from tracklog.schemas.values import Choice, Settled
+
+__all__ = ["Received", "Taking", "take_all"]
+
+Unfit = Callable[[str, str], str]
+"""(tool, arguments) -> what does not fit, "" for nothing."""
+
+
+class Received(NamedTuple):
+    seq: int
+    body: ev.MessageReceived
+
+
+class Taking:
+    """Of one open session. `messages` were taken and not given out; `resolved` are decisions by call."""
+
+    def __init__(self, pen: WriterPen, mailbox: Mailbox, unfit: Unfit) -> None:
+        state = pen.writer.state
+        self._pen = pen
+        self._unfit = unfit
+        self.mailbox: Final = mailbox
+        self.messages: deque[Received] = deque()
+        self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
+        self.cancelled: str | None = state.reason if state.status is TrajectoryStatus.CANCELLING else None
+
+    async def look(self) -> None:
+        """Takes everything that has come up to now."""
+        await self.mailbox.look()
+        await self.take()
+
+    async def take(self) -> bool:
+        """Takes what is there; False when nothing was. Raises what appending raises."""
+        taken = await take_all(self._pen, self.mailbox, self._unfit)
+        for seq, body in taken:
+            if isinstance(body, ev.MessageReceived):
+                self.messages.append(Received(seq, body))
+            elif isinstance(body, ev.ApprovalResolved):
+                self.resolved[body.call_id] = (seq, body)
+            elif isinstance(body, ev.CancelRequested):
+                self.cancelled = body.reason or f"cancelled by {body.by}"
+        return bool(taken)
+
+
+async def take_all(pen: WriterPen, mailbox: Mailbox, unfit: Unfit) -> list[tuple[int, ev.EventBody]]:
+    """Events for everything that waits, appended in its order: (seq, event) each.
+
+    Each is judged by the state after the ones before it, so a second answer to one question is refused.
+    """
+    out: list[tuple[int, ev.EventBody]] = []
+    for one in mailbox.waiting():
+        state = await pen.standing()
+        if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
+            body, cause = _event(state, one, unfit)
+            seq = await pen.take(body, one, turn=state.turn, cause=cause)
+            out.append((seq, body))
+        mailbox.took(one)
+    return out
+
+
+def _event(state: State, one: Incoming, unfit: Unfit) -> tuple[ev.EventBody, int | None]:
+    """(the event that takes this record, the seq of the one that it answers)."""
+    body = one.body
+    if state.ended and not isinstance(body, inbox.Annotation):
+        return _refusal(one, "the trajectory has ended"), None
+    if isinstance(body, inbox.Annotation):
+        return body.event(), None
+    if isinstance(body, inbox.Message):
+        return ev.MessageReceived(peer=body.peer, role=body.role, message=body.message, about=body.about), None
+    if isinstance(body, inbox.Cancel):
+        return ev.CancelRequested(by=body.by, reason=body.reason), None
+    if isinstance(body, inbox.Decision):
+        return _decided(state, one, body, unfit)
+    if isinstance(body, inbox.Settlement):
+        return _settled(state, one, body)
+    if isinstance(body, inbox.TimerDue) and body.timer_id in state.timers:
+        return ev.TimerFired(timer_id=body.timer_id), None
+    return _refusal(one, _REASONS.get(one.name, "nothing waits for it")), None
+
+
+def _decided(state: State, one: Incoming, body: inbox.Decision, unfit: Unfit) -> tuple[ev.EventBody, int | None]:
+    call = state.calls.get(body.call_id)
+    if call is None or call.status is not CallStatus.ASKED:
+        return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)"), None
+    if call.request_hash != body.request_hash:
+        return _refusal(one, f"it answers another request than the one for call {body.call_id}"), None
+    if call.may_approve and body.approver not in call.may_approve:
+        return _refusal(one, f"{body.approver} may not decide about call {body.call_id}"), None
+    if body.choice is Choice.EDIT and body.arguments is not None:
+        problem = unfit(call.tool, body.arguments.text) if body.arguments.whole else "edited arguments are too long"
+        if problem:
+            return _refusal(one, problem), None
+    return ev.ApprovalResolved(**body.model_dump()), None
+
+
+def _settled(state: State, one: Incoming, body: inbox.Settlement) -> tuple[ev.EventBody, int | None]:
+    call = state.calls.get(body.call_id)
+    if call is None or call.status is not CallStatus.ESCALATED or call.hash != body.intent_hash:
+        return _refusal(one, f"nobody was asked about call {body.call_id}"), None
+    result = ev.ToolResult(call_id=body.call_id, status=body.status, output=body.output, settled=Settled.PERSON)
+    return result, call.seq
+
+
+def _refusal(one: Incoming, reason: str) -> ev.InboxRefused:
+    return ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason)
+
+
+_REASONS: Final[Mapping[str, str]] = {
+    "Submit": "the trajectory has a task already",
+    "Retry": "the trajectory goes on already",
+    "TimerDue": "there is no such timer",
+}
