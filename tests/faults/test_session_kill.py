@@ -15,7 +15,7 @@ from tests.support.ledger import ledger
 from tests.support.session_worker import CALLS, MOMENTS, TRAJECTORY
 from tests.support.writing import make_topics, on_log, read_accepted
 from tracklog.infra.log.open import open_log
-from tracklog.producers.durable import answer_call
+from tracklog.producers.answers import Answers
 from tracklog.schemas.events import Escalated, ModelReplied, TaskEnded, ToolResult
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import ResultStatus
@@ -49,8 +49,10 @@ async def test_an_agent_killed_at_any_moment_finishes_with_each_effect_once(
         asked = "a person" in resumed.stdout
         if asked:
             assert counted.made["c4"] <= 1
-            async with on_log(url, fresh_prefix, create=False) as (_, producer):
-                await answer_call(producer, TRAJECTORY, "c4", person="ada", happened=True, output="done by hand")
+            async with on_log(url, fresh_prefix, create=False) as (log, _):
+                await Answers(log, Topics(fresh_prefix)).settle(
+                    TRAJECTORY, "c4", person="ada", happened=True, output="done by hand"
+                )
             resumed = run_agent(url, fresh_prefix, blobs, ledger_url, 0)
     assert resumed.stdout.startswith("done"), resumed.stdout + resumed.stderr
     async with on_log(url, fresh_prefix, create=False) as (log, _):

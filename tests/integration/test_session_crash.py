@@ -10,7 +10,7 @@ import pytest
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import PAST_GRACE_S, TRAJECTORY, ScriptedModel, World, asks, new_world, says
 from tracklog.infra.log.memory import Fault
-from tracklog.producers.durable import answer_call
+from tracklog.producers.answers import Answers
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import PersonNeeded
 from tracklog.schemas.events import Escalated, ModelReplied, TaskEnded, ToolResult
@@ -54,8 +54,8 @@ async def finish(world: World, model: ScriptedModel) -> bool:
     try:
         await world.run(model)
     except PersonNeeded:
-        async with world.process() as (_, producer):
-            await answer_call(producer, TRAJECTORY, CALL, person="ada", happened=True, output=f"receipt for {CALL}")
+        async with world.process() as (log, _):
+            await Answers(log).settle(TRAJECTORY, CALL, person="ada", happened=True, output=f"receipt for {CALL}")
         await world.run(model)
         return True
     return False

@@ -22,7 +22,8 @@ from tests.support.sessions import (
     says,
 )
 from tracklog.infra.log.memory import Fault
-from tracklog.producers.durable import answer_call, durable
+from tracklog.producers.answers import Answers
+from tracklog.producers.durable import durable
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, ToolSet, tool
@@ -226,14 +227,14 @@ async def test_a_person_answers_only_what_was_asked(service: tuple[Ledger, str])
     world = new_world(url)
     model = await killed_after_the_effect(world, "opaque")
     answer = {"person": "ada", "happened": False, "output": "it did not happen"}
-    async with world.process() as (_, producer):
+    async with world.process() as (log, _):
         with pytest.raises(InvalidEvent, match="nobody was asked"):
-            await answer_call(producer, TRAJECTORY, "c1", **answer)  # type: ignore[arg-type]
+            await Answers(log).settle(TRAJECTORY, "c1", **answer)  # type: ignore[arg-type]
     world.clock.advance(PAST_GRACE_S)
     with pytest.raises(PersonNeeded):
         await world.run(model)
-    async with world.process() as (_, producer):
-        await answer_call(producer, TRAJECTORY, "c1", **answer)  # type: ignore[arg-type]
+    async with world.process() as (log, _):
+        await Answers(log).settle(TRAJECTORY, "c1", **answer)  # type: ignore[arg-type]
     await world.run(model)
     assert outcome(world) == (ResultStatus.EXPIRED, Settled.PERSON)
     assert len(world.bodies(TaskEnded)) == 1

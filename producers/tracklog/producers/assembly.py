@@ -7,8 +7,10 @@ already (a reply, a result, what was said before) are named by that event; the o
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -46,8 +48,12 @@ class Assembly:
     def __init__(self, places: Places | None = None, journal: Journal | None = None) -> None:
         self._places = places if places is not None else Places("")
         self._events: dict[bytes, list[int]] = {}
-        self._context: list[tuple[bytes, int]] = []
         self._journal = journal
+        self._before: list[bytes] = []
+        """The messages of the last context, and beside it where each is."""
+        self._at: list[int] = []
+        self._said: Counter[bytes] = Counter()
+        """How often the last context has each message."""
 
     def know(self, seen: bytes, place: int) -> None:
         """The event at this place holds the message with this hash."""
@@ -57,7 +63,7 @@ class Assembly:
 
     def restart(self) -> None:
         """The next context is no edit of the last one: a fork names all that it inherits."""
-        self._context = []
+        self._before, self._at, self._said = [], [], Counter()
 
     def recall(self, rows: Sequence[Any]) -> None:
         """Takes in what a journal has of an assembly."""
@@ -69,22 +75,33 @@ class Assembly:
                 self._events.setdefault(holds[row[1]], []).append(row[1])
             elif what == "edits":
                 context = edited(context, row[0])
-        self._context = [(holds[seq], seq) for seq in context]
+        self._before, self._at = [holds[seq] for seq in context], list(context)
+        self._said = Counter(self._before)
 
     def new(self, hashes: Sequence[bytes]) -> list[int]:
         """Positions of the messages that no event holds; a message said twice has two events."""
-        wanted: dict[bytes, int] = {}
+        kept = _common_prefix(self._before, hashes)
+        wanted: Counter[bytes] = Counter()
+        said = self._said if kept == len(self._before) else Counter(hashes[:kept])
         positions = []
-        for position, seen in enumerate(hashes):
-            wanted[seen] = wanted.get(seen, 0) + 1
-            if wanted[seen] > len(self._events.get(seen, ())):
+        for position in range(kept, len(hashes)):
+            seen = hashes[position]
+            wanted[seen] += 1
+            if said[seen] + wanted[seen] > len(self._events.get(seen, ())):
                 positions.append(position)
         return positions
 
     def build(self, hashes: Sequence[bytes]) -> tuple[ContextEdit, ...]:
         """The edits that make this context of the last one. Every message must be known."""
-        steps = tuple(self._steps(hashes))
-        self._context = list(zip(hashes, self._taken(steps), strict=True))
+        kept = _common_prefix(self._before, hashes)
+        steps = tuple(self._steps(hashes, kept))
+        if kept == len(self._before):  # it only grew, as nearly every context does: nothing is walked again
+            self._said.update(hashes[kept:])
+            self._at += [place for step in steps for place in step.places]
+        else:
+            self._said = Counter(hashes)
+            self._at = self._taken(steps)
+        self._before = list(hashes)
         edits = tuple(edit for step in steps for edit in self._edits(step))
         if self._journal is not None:
             self._journal.add("edits", edits_row(edits))
@@ -102,16 +119,16 @@ class Assembly:
     def _origin(self, place: int) -> str | None:
         return None if place >= 0 else self._places.ref(place).trajectory_id
 
-    def _steps(self, hashes: Sequence[bytes]) -> Iterator[_Step]:
-        before = [seen for seen, _ in self._context]
-        kept = _common_prefix(before, hashes)
+    def _steps(self, hashes: Sequence[bytes], kept: int) -> Iterator[_Step]:
+        """`kept`: how many messages both contexts begin with."""
+        before = self._before
         blocks: list[tuple[str, int, int, int, int]] = [("equal", 0, kept, 0, kept)] if kept else []
         if kept < len(before):
             matcher = SequenceMatcher(None, before[kept:], hashes[kept:], autojunk=False)
             blocks += [(op, i + kept, j + kept, a + kept, b + kept) for op, i, j, a, b in matcher.get_opcodes()]
         elif kept < len(hashes):
             blocks.append(("insert", kept, kept, kept, len(hashes)))
-        free = self._free(before, blocks)
+        free = self._free(blocks)
         for op, i, j, a, b in blocks:
             if op == "equal":
                 yield _Step(EditOp.KEEP, j - i)
@@ -121,12 +138,9 @@ class Assembly:
             if b > a:
                 yield _Step(EditOp.ADD, places=tuple(free[seen].pop(0) for seen in hashes[a:b]))
 
-    def _free(
-        self, before: Sequence[bytes], blocks: Sequence[tuple[str, int, int, int, int]]
-    ) -> dict[bytes, list[int]]:
+    def _free(self, blocks: Sequence[tuple[str, int, int, int, int]]) -> dict[bytes, list[int]]:
         """The events of each message that no kept part of the context stands for."""
-        used = {self._context[n][1] for op, i, j, _, _ in blocks if op == "equal" for n in range(i, j)}
-        return _Free(self._events, used)
+        return _Free(self._events, self._said, self._at, [(i, j) for op, i, j, _, _ in blocks if op == "equal"])
 
     def _taken(self, steps: Sequence[_Step]) -> list[int]:
         out: list[int] = []
@@ -136,7 +150,7 @@ class Assembly:
                 out += step.places
                 continue
             if step.op is EditOp.KEEP:
-                out += [place for _, place in self._context[cursor : cursor + step.many]]
+                out += self._at[cursor : cursor + step.many]
             cursor += step.many
         return out
 
@@ -150,35 +164,72 @@ class _Step(NamedTuple):
 
 
 class _Free(dict[bytes, list[int]]):
-    """Looks a message up when it is asked for: a context is not walked for what it keeps."""
+    """Looks a message up when it is asked for: a context is walked only for a message that it has already."""
 
-    def __init__(self, events: Mapping[bytes, list[int]], used: set[int]) -> None:
+    def __init__(
+        self,
+        events: Mapping[bytes, list[int]],
+        said: Mapping[bytes, int],
+        at: Sequence[int],
+        kept: Sequence[tuple[int, int]],
+    ) -> None:
         super().__init__()
         self._events = events
-        self._used = used
+        self._said = said
+        self._at = at
+        self._kept = kept
 
     def __missing__(self, seen: bytes) -> list[int]:
-        self[seen] = [seq for seq in self._events[seen] if seq not in self._used]
+        if not self._said.get(seen):
+            self[seen] = list(self._events[seen])
+        else:
+            self[seen] = [place for place in self._events[seen] if place not in self._used]
         return self[seen]
+
+    @cached_property
+    def _used(self) -> set[int]:
+        return {place for i, j in self._kept for place in self._at[i:j]}
 
 
 def _common_prefix(left: Sequence[bytes], right: Sequence[bytes]) -> int:
-    for position, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return position
-    return min(len(left), len(right))
+    if left == right[: len(left)]:
+        return len(left)
+    return next(n for n, one in enumerate(left) if n == len(right) or one != right[n])
 
 
 class Reading:
-    """Reads the messages that a program gives, each distinct one once: it gives all of them at every turn."""
+    """Reads the messages that a program gives: all of them at every turn, of which nearly all were there before.
+
+    So all are written as JSON at once, and where that begins with what the last ones were, only the rest is read.
+    """
 
     def __init__(self) -> None:
         self._read: dict[bytes, tuple[dict[str, Any], bytes]] = {}
+        self._data = b"[]"
+        self._plain: tuple[dict[str, Any], ...] = ()
+        self._hashes: list[bytes] = []
 
     def read(self, messages: Sequence[Message]) -> tuple[tuple[dict[str, Any], ...], list[bytes]]:
         """(the messages as JSON has them, their hashes). Raises InvalidEvent for one that is no object with a role."""
-        both = [self._one(position, message) for position, message in enumerate(messages)]
-        return tuple(plain for plain, _ in both), [seen for _, seen in both]
+        data = self._written(messages)
+        kept = len(self._plain) if data is not None and self._begins(data) else 0
+        rest = [self._one(position, messages[position]) for position in range(kept, len(messages))]
+        self._plain = (*self._plain[:kept], *(plain for plain, _ in rest))
+        self._hashes = [*self._hashes[:kept], *(seen for _, seen in rest)]
+        self._data = data if data is not None else b"[]"
+        return self._plain, self._hashes
+
+    def _begins(self, data: bytes) -> bool:
+        """Whether these messages begin with the last ones: the same bytes up to the end of a message."""
+        before = len(self._data) - 1
+        return data[before : before + 1] in (b",", b"]") and data.startswith(self._data[:-1])
+
+    def _written(self, messages: Sequence[Message]) -> bytes | None:
+        """None when one of them is not JSON: looking at each then says which."""
+        try:
+            return orjson.dumps(list(messages))
+        except TypeError:
+            return None
 
     def _one(self, position: int, message: Message) -> tuple[dict[str, Any], bytes]:
         try:

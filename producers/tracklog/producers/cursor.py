@@ -102,6 +102,11 @@ class Cursor:
         return not self._open
 
     @property
+    def divergence(self) -> Divergence | None:
+        """The one that was found, None while all is as it was."""
+        return None if self._broken is None else self._broken.divergence
+
+    @property
     def left(self) -> int:
         """How many recorded events were not given out."""
         return len(self._open)

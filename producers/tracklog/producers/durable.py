@@ -19,7 +19,7 @@ from tracklog.producers.calls import Calls, result_body
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.history import Accepted, read_history
+from tracklog.producers.history import Accepted
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.lineage import Lineage, read_lineage
 from tracklog.producers.mailbox import LogMailbox, Mailbox
@@ -27,7 +27,7 @@ from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.places import Places
 from tracklog.producers.producer import EventProducer
-from tracklog.producers.record import TEXT, Record
+from tracklog.producers.record import Record
 from tracklog.producers.reopening import Reopened
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
@@ -35,6 +35,7 @@ from tracklog.producers.settle import Settling, Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
 from tracklog.producers.tool_run import unfit
+from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
@@ -43,7 +44,6 @@ from tracklog.schemas.errors import (
     InputError,
     InvalidEvent,
     SessionError,
-    SessionMisused,
     TracklogError,
     UnknownSchema,
     WriterError,
@@ -52,9 +52,9 @@ from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Driver, Ending, Place, ResultStatus, Settled
+from tracklog.schemas.values import Driver, Ending, Place
 
-__all__ = ["answer_call", "durable"]
+__all__ = ["durable"]
 
 OWNER: Final = "library"
 
@@ -87,25 +87,24 @@ async def durable(
     cannot be, and Diverged (cause environment) when a local call, performed again, comes out otherwise.
     """
     topic = (topics if topics is not None else Topics()).events
-    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
-    _check_driver(state, setup.driver)
-    if state.ended:
-        async with _over(producer, trajectory_id, log, topic, setup, fork) as session:
+    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant)
+    if writer is None:
+        async with _over(producer, trajectory_id, ended, log, topic, setup, fork) as session:
             yield session
         return
-    writer = await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     pen = WriterPen(writer)
     try:
         taking = _taking(setup, pen, log, topics, mailbox)
         if writer.state.task is not None:
             await taking.look()
-        history = await _record_up_to(log, topic, await pen.standing())
+        history = await _record_up_to(producer, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         back = await _reopened(setup, trajectory_id, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
-            history = await _record_up_to(log, topic, await writer.confirm())
+            history = await _record_up_to(producer, await writer.confirm())
+        producer.close_history(trajectory_id)
         session, record = _session(setup, trajectory_id, history, pen, begun, back)
         pen.places = record.cursor.places
         record.taking = taking
@@ -119,15 +118,38 @@ async def durable(
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
         raise
+    finally:
+        producer.close_history(trajectory_id)
     await pen.release()
+
+
+async def _take_up(
+    producer: EventProducer, trajectory_id: str, setup: Setup, owner: str, tenant: str | None
+) -> tuple[TrajectoryWriter | None, list[Accepted]]:
+    """The claim, and the record before it; no claim of what has ended."""
+    try:
+        state, history = await producer.history(trajectory_id)
+        _check_driver(state, setup.driver)
+        if not state.ended:
+            return await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant), history
+    except BaseException:
+        producer.close_history(trajectory_id)
+        raise
+    producer.close_history(trajectory_id)
+    return None, history
 
 
 @asynccontextmanager
 async def _over(
-    producer: EventProducer, trajectory_id: str, log: Log, topic: str, setup: Setup, fork: Fork | None
+    producer: EventProducer,
+    trajectory_id: str,
+    ended: Sequence[Accepted],
+    log: Log,
+    topic: str,
+    setup: Setup,
+    fork: Fork | None,
 ) -> AsyncIterator[Session]:
     """A session of a trajectory that has ended."""
-    _, ended = await asyncio.to_thread(read_history, log, topic, trajectory_id)
     begun = await _begun(log, topic, trajectory_id, ended, fork)
     session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
     await session.start()
@@ -138,41 +160,6 @@ async def _over(
         producer.forget(trajectory_id)
 
 
-async def answer_call(
-    producer: EventProducer,
-    trajectory_id: str,
-    call_id: str,
-    *,
-    person: str,
-    happened: bool,
-    output: str,
-    driver: Driver = Driver.LIBRARY,
-) -> None:
-    """A person's word on a call that was escalated: the session can be opened again after it.
-
-    `output` is what the model is given as the call's result. `person` is recorded as who claimed the trajectory.
-    Raises InvalidEvent for a call that nobody asked about. Whoever has the trajectory loses it.
-    """
-    state = (await producer.prefetch([trajectory_id]))[trajectory_id]
-    _check_driver(state, driver)
-    writer = await producer.claim(trajectory_id, owner=person, driver=driver, reason=f"answers call {call_id}")
-    call = writer.state.calls.get(call_id)
-    if call is None or call.status is not CallStatus.ESCALATED:
-        await writer.release("nothing to answer")
-        stands = "not open" if call is None else call.status.value
-        raise InvalidEvent(
-            f"call {call_id!r} of trajectory {trajectory_id!r} is {stands}; nobody was asked about it",
-            hint="open its session: that settles what can be settled, and says which call a person must look at",
-        )
-    status = ResultStatus.OK if happened else ResultStatus.EXPIRED
-    pen = WriterPen(writer)
-    body = ev.ToolResult(
-        call_id=call_id, status=status, output=Body.of(output, TEXT), settled=Settled.PERSON, attempts=0
-    )
-    await pen.append(body, turn=call.turn, cause=call.seq)
-    await pen.release("answered")
-
-
 def _check_driver(state: State, driver: Driver) -> None:
     if state.task is not None and state.task.driver is not driver:
         raise InvalidEvent(
@@ -181,16 +168,10 @@ def _check_driver(state: State, driver: Driver) -> None:
         )
 
 
-async def _record_up_to(log: Log, topic: str, state: State) -> list[Accepted]:
-    """The accepted events up to this state's head. Raises SessionMisused when the log is not the producer's."""
-    _, accepted = await asyncio.to_thread(read_history, log, topic, state.trajectory_id)
-    mine = [one for one in accepted if one[0].envelope.seq <= state.head.seq]
-    if not mine or mine[-1][0].hash != state.head.hash:
-        raise SessionMisused(
-            f"the log {log.url} does not hold the record of {state.trajectory_id!r} that the producer knows",
-            hint="give durable() the log and the topics of its producer",
-        )
-    return mine
+async def _record_up_to(producer: EventProducer, state: State) -> list[Accepted]:
+    """The accepted events up to this state's head, and no later owner's."""
+    _, accepted = await producer.history(state.trajectory_id)
+    return [one for one in accepted if one[0].envelope.seq <= state.head.seq]
 
 
 class _Begun(NamedTuple):

@@ -11,6 +11,7 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.settings import WriterSettings
 from tracklog.infra.topic_admin import check_barrier
 from tracklog.producers.deliveries import Deliveries
+from tracklog.producers.history import Accepted
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
@@ -126,6 +127,16 @@ class EventProducer:
                 hint="the other owner goes on with it; claim again to take it over",
             ) from None
         return writer
+
+    async def history(self, trajectory_id: str) -> tuple[State, list[Accepted]]:
+        """The accepted state and events, read to the present end. They are kept until `close_history`, so that
+        whoever opens a trajectory reads the log once: history, claim, and history again."""
+        track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
+        return track.state, track.history()
+
+    def close_history(self, trajectory_id: str) -> None:
+        """Keeps no more events of a trajectory than its state needs."""
+        self._view.stop_recording(trajectory_id)
 
     def forget(self, trajectory_id: str) -> None:
         """Stops following a trajectory."""

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tracklog.producers.calls import Calls
-from tracklog.producers.cursor import Cursor
+from tracklog.producers.cursor import Cursor, describe
 from tracklog.producers.divergence import Diverged, Divergence
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.lineage import Lineage
+from tracklog.producers.outside import watched
 from tracklog.producers.places import Places
 from tracklog.producers.record import Record
 from tracklog.producers.sandbox import Sandbox
@@ -45,6 +46,9 @@ class Report(NamedTuple):
 async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inherited: Sequence[Event] = ()) -> Report:
     """Runs the program over the record; nothing is written and nothing is called.
 
+    What its own code reads outside the session (clock, randomness, ids, listings, environment) and any use of the
+    network is a divergence that names file and line.
+
     `inherited` is what a fork has from its origins (`read_inherited`). Errors of the program itself pass through.
     Raises InvalidEvent for no events at all.
     """
@@ -63,15 +67,26 @@ async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inh
 async def _run(session: Session, program: Program, cursor: Cursor) -> Divergence | None:
     try:
         await session.start()
-        await program(session)
+        with watched(lambda read: _outside(cursor, read)):
+            await program(session)
         cursor.check_all_given("the end of the program")
     except Diverged as error:
         return error.divergence
-    except _CutOff:
-        return None
+    except Exception as error:
+        if cursor.divergence is not None:
+            return cursor.divergence  # what a program makes of it is its own affair
+        if not isinstance(error, _CutOff):
+            raise
     finally:
         session.close()
     return None
+
+
+def _outside(cursor: Cursor, read: str) -> Diverged:
+    found = cursor.next_open()
+    if found is None:
+        return cursor.broken(Divergence(cursor.turn, None, "nothing", read))
+    return cursor.broken(Divergence(cursor.turn, found.seq, describe(found.body), read))
 
 
 def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool, fork: Fork | None) -> Session:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, overload
 
 import orjson
@@ -26,9 +25,10 @@ from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.in_force import InForce
 from tracklog.producers.journal import rows_of
-from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, with_call_ids
+from tracklog.producers.models import ModelRequest, OnToken, with_call_ids
 from tracklog.producers.readings import Readings, as_json
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.reply import Reply, replied
 from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
 from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall
@@ -42,20 +42,6 @@ __all__ = ["Reply", "Result", "Session"]
 RULE_VERSION: Final = "session/1"
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's reply. `message` goes into the next context; its calls have ids that are unique in the run."""
-
-    message: Mapping[str, Any]
-    tool_calls: tuple[ToolCall, ...]
-    stop_reason: str = ""
-
-    @property
-    def text(self) -> str:
-        content = self.message.get("content")
-        return content if isinstance(content, str) else ""
 
 
 class Session:
@@ -395,24 +381,12 @@ class Session:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
         if given is not None:
             self._record.check_live("a model call")
-            body = await self._replied(given)
+            body = await replied(self._record, self._calls, given)
             return body, await self._record.write(body)
         model = self._in_force.model
         self._record.check_live("a model call")
         tools = await self._in_force.definitions(self._offered)
         sampling = self._in_force.shown.versions.sampling
         request = ModelRequest(messages, tools, sampling, replies_before=self._replies)
-        body = await self._replied(await model.reply(request, on_token=on_token))
+        body = await replied(self._record, self._calls, await model.reply(request, on_token=on_token))
         return body, await self._record.write(body)
-
-    async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
-        return ev.ModelReplied(
-            reply=await self._record.body(as_json("the reply", answer.message), JSON),
-            tool_calls=self._calls.unique(answer.tool_calls),
-            stop_reason=answer.stop_reason,
-            usage=answer.usage,
-            cost_micro_usd=answer.cost_micro_usd,
-            model_served=answer.served,
-            sampling_seed=answer.seed,
-            duration_ms=answer.duration_ms,
-        )

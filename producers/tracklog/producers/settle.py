@@ -311,5 +311,5 @@ class Settling:
         return PersonNeeded(
             f"call {call.intent.call_id!r} of tool {call.intent.tool!r} in trajectory {self._trajectory_id!r} may have "
             "happened, and nothing but a person can find out",
-            hint="look whether it happened, then say so with answer_call(...)",
+            hint=f"look whether it happened, then: tracklog settle {self._trajectory_id} {call.intent.call_id} ...",
         )

@@ -6,7 +6,8 @@ import threading
 from collections import deque
 from typing import Final
 
-from tracklog.infra.log.port import Record
+from tracklog.infra.log.port import Position, Record
+from tracklog.producers.history import Accepted
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.fold import fold
@@ -26,6 +27,25 @@ class Track:
         self._accepted: dict[int, bytes] = {}
         self._kept: deque[Record] = deque()
         self._lock = threading.Lock()
+        self._history: list[Accepted] | None = None
+
+    def record(self) -> None:
+        """Keeps the accepted events too, from the first one on; before anything is folded."""
+        self._history = []
+
+    @property
+    def recording(self) -> bool:
+        return self._history is not None
+
+    def history(self) -> list[Accepted]:
+        """The accepted events up to the state, of a track that records."""
+        with self._lock:
+            return list(self._history or ())
+
+    def stop_recording(self) -> None:
+        """Lets go of the events: only a trajectory that is being opened takes memory for them."""
+        with self._lock:
+            self._history = None
 
     def keep(self, record: Record) -> None:
         """Takes in the next record of the trajectory, in log order."""
@@ -49,6 +69,8 @@ class Track:
             self._accepted[event.envelope.seq] = event.hash
             if len(self._accepted) > self._window:
                 del self._accepted[next(iter(self._accepted))]
+            if self._history is not None:
+                self._history.append((event, Position(record.partition, record.offset, record.timestamp_ms)))
 
     def accepted(self, seq: int, digest: bytes) -> bool:
         """Whether this very event was accepted on the way, whatever the head is now (DESIGN §8, 2)."""

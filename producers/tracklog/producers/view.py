@@ -26,7 +26,7 @@ POLL_S: Final = 0.25
 """How long one poll waits before the bound of the whole request is looked at again."""
 
 Tracks = dict[str, Track]
-Request = tuple[frozenset[str], "asyncio.Future[Tracks]"]
+Request = tuple[frozenset[str], bool, "asyncio.Future[Tracks]"]
 
 
 class LogView:
@@ -46,15 +46,17 @@ class LogView:
         self._thread = threading.Thread(target=self._serve, name="tracklog-view", daemon=True)
         self._thread.start()
 
-    async def refresh(self, trajectory_ids: Iterable[str]) -> Tracks:
+    async def refresh(self, trajectory_ids: Iterable[str], *, record: bool = False) -> Tracks:
         """Follows the trajectories and reads to the present end of their partitions; folds them.
+
+        With `record` their tracks keep what was accepted, from the first event on, until they are told to stop.
 
         The first call for a trajectory scans its partition once, for all that asked at the same time.
         A log that does not answer is asked again until the bound runs out, so that a leader may change
         meanwhile; then LogUnavailable. Raises TopicMissing, OffsetTrimmed, ClientFatal at once.
         """
         answer: asyncio.Future[Tracks] = self._loop.create_future()
-        self._requests.put((frozenset(trajectory_ids), answer))
+        self._requests.put((frozenset(trajectory_ids), record, answer))
         tracks = await answer
         for track in tracks.values():
             track.fold()
@@ -63,6 +65,12 @@ class LogView:
     def forget(self, trajectory_id: str) -> None:
         """Stops following; a later refresh scans again."""
         self._tracks.pop(trajectory_id.encode(), None)
+
+    def stop_recording(self, trajectory_id: str) -> None:
+        """Goes on following, without keeping events."""
+        track = self._tracks.get(trajectory_id.encode())
+        if track is not None:
+            track.stop_recording()
 
     async def close(self) -> None:
         """Stops the thread and closes its reader."""
@@ -90,27 +98,28 @@ class LogView:
                 item = self._requests.get_nowait()
             except queue.Empty:
                 return taken
-        for _, answer in taken:
+        for _, _, answer in taken:
             self._settle(answer, None, LogUnavailable("the view of the log was closed"))
         return None
 
     def _answer(self, waiting: list[Request]) -> None:
-        ids = frozenset().union(*(ids for ids, _ in waiting))
+        ids = frozenset().union(*(ids for ids, _, _ in waiting))
+        recorded = frozenset().union(*(ids for ids, record, _ in waiting if record))
         deadline = self._clock.monotonic_s() + self._timeout_s
         while True:
             try:
-                tracks = self._read_back(ids, deadline)
+                tracks = self._read_back(ids, recorded, deadline)
                 break
             except LogUnavailable as error:
                 if self._clock.monotonic_s() > deadline:
                     return self._fail(waiting, error)
             except Exception as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
                 return self._fail(waiting, error)
-        for asked, answer in waiting:
+        for asked, _, answer in waiting:
             self._settle(answer, {one: tracks[one] for one in asked}, None)
 
     def _fail(self, waiting: list[Request], error: Exception) -> None:
-        for _, answer in waiting:
+        for _, _, answer in waiting:
             self._settle(answer, None, error)
 
     def _settle(
@@ -129,7 +138,7 @@ class LogView:
 
         self._loop.call_soon_threadsafe(on_loop)
 
-    def _read_back(self, ids: frozenset[str], deadline: float) -> Mapping[str, Track]:
+    def _read_back(self, ids: frozenset[str], recorded: frozenset[str], deadline: float) -> Mapping[str, Track]:
         reader = self._follow()
         tracks: Tracks = {}
         scans: dict[int, dict[bytes, Track]] = {}
@@ -137,8 +146,10 @@ class LogView:
             key = one.encode()
             partition = partition_of(key, self._partitions)
             track = self._tracks.get(key)
-            if track is None:
+            if track is None or (one in recorded and not track.recording):
                 track = scans.setdefault(partition, {})[key] = Track(State(one), self._window)
+                if one in recorded:
+                    track.record()
             tracks[one] = track
         for partition, fresh in scans.items():
             self._scan(partition, fresh, reader.position(partition))

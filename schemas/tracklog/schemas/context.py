@@ -37,7 +37,7 @@ def context_hash(hashes: Sequence[bytes], rule_version: str, tools_hash: bytes |
     `tools_hash` is that of the tool schemas, None when there are none. Raises ValueError for a hash of
     another length, which would let two different contexts run together.
     """
-    if any(len(one) != HASH_BYTES for one in hashes):
+    if set(map(len, hashes)) - {HASH_BYTES}:
         raise ValueError(f"a message hash has {HASH_BYTES} bytes")
     rule = hashlib.sha256(rule_version.encode()).digest()
     return hashlib.sha256(b"".join((rule, tools_hash or ZERO_HASH, *hashes))).digest()

@@ -76,3 +76,22 @@ def test_a_message_can_be_had_back_from_its_event(message: dict[str, object]) ->
 def test_what_is_no_message_is_refused(bad: list[object]) -> None:
     with pytest.raises(InvalidEvent):
         Reading().read(bad)  # type: ignore[arg-type]
+
+
+spoken = st.fixed_dictionaries({"role": st.just("user"), "content": st.sampled_from(["", "a", '"},'])})
+rows = st.lists(st.lists(spoken))
+
+
+@given(rows)
+def test_messages_read_after_others_are_read_as_if_alone(wanted: list[list[dict[str, object]]]) -> None:
+    """Given lists that begin alike or not, what was read before never shows in what is read now."""
+    reading = Reading()
+    for messages in wanted:
+        assert reading.read(messages) == Reading().read(messages)
+
+
+def test_a_message_that_a_program_changed_in_its_list_is_read_again() -> None:
+    reading, messages = Reading(), [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    reading.read(messages)
+    messages[0]["content"] = "c"
+    assert reading.read(messages) == Reading().read(messages)

@@ -1,0 +1,121 @@
+"""A person's word on a call: it goes into the inbox, as everything that anyone but the owner says (DESIGN §8, §9).
+
+What is asked about is looked up in the log: the intent that may have happened, or the request of a held call. The
+record quotes its hash, so it answers that and nothing else. Said twice, it is the same record; the session takes the
+first word on a call and refuses others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Final
+
+from tracklog.infra.clock import Clock, SystemClock
+from tracklog.infra.log.port import Log
+from tracklog.producers.history import read_history
+from tracklog.producers.post import Poster
+from tracklog.schemas.codec import Framing, single_object
+from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.inbox import Decision, InboxBody, Settlement
+from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.state import Call
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Body, Choice, InboxId, ResultStatus
+
+__all__ = ["Answers"]
+
+TEXT: Final = "text/plain"
+JSON: Final = "application/json"
+
+
+class Answers:
+    """Of one process. Who `person` really is must be known to whoever calls these."""
+
+    def __init__(
+        self, log: Log, topics: Topics | None = None, *, clock: Clock | None = None, framing: Framing = single_object
+    ) -> None:
+        self._log = log
+        self._topics = topics if topics is not None else Topics()
+        clock = clock if clock is not None else SystemClock()
+        self._clock = clock
+        self._poster = Poster(log, self._topics, clock=clock, framing=framing)
+
+    async def settle(
+        self, trajectory_id: str, call_id: str, *, person: str, happened: bool, output: str, reason: str = ""
+    ) -> None:
+        """Whether a call happened that nobody but a person can find out about; `output` is given to the model.
+
+        Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
+        """
+        call = await self._call(trajectory_id, call_id)
+        if call is None or call.status is not CallStatus.ESCALATED:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
+                hint="open its session: that settles what can be settled, and says which call a person must look at",
+            )
+        body = Settlement(
+            call_id=call_id,
+            intent_hash=call.hash,
+            by=person,
+            status=ResultStatus.OK if happened else ResultStatus.EXPIRED,
+            output=Body.of(output, TEXT),
+            reason=reason,
+        )
+        await self._post(trajectory_id, body, person)
+
+    async def decide(
+        self,
+        trajectory_id: str,
+        call_id: str,
+        *,
+        person: str,
+        choice: Choice,
+        reason: str = "",
+        arguments: str | None = None,
+        answer: str | None = None,
+    ) -> None:
+        """Approves a held call, denies it (`reason` is given to the model), edits its arguments (JSON) or answers in
+        its place.
+
+        Raises InvalidEvent for a call that waits for nobody, for a person who may not decide and for a request that
+        has expired, and what `Poster.post` raises.
+        """
+        call = await self._call(trajectory_id, call_id)
+        if call is None or call.status is not CallStatus.ASKED or call.request_hash is None:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; it waits for no decision",
+                hint=f"see: tracklog show {trajectory_id}",
+            )
+        if call.may_approve and person not in call.may_approve:
+            raise InvalidEvent(
+                f"{person!r} may not decide about call {call_id!r} of {trajectory_id!r}",
+                hint=f"those who may are {', '.join(call.may_approve)}",
+            )
+        if call.expires_at is not None and call.expires_at <= self._clock.now_us():
+            raise InvalidEvent(
+                f"the request to approve call {call_id!r} of {trajectory_id!r} has expired",
+                hint="open its session: the model is told that the call was refused",
+            )
+        body = Decision(
+            call_id=call_id,
+            request_hash=call.request_hash,
+            approver=person,
+            choice=choice,
+            reason=reason,
+            arguments=None if arguments is None else Body.of(arguments, JSON),
+            answer=None if answer is None else Body.of(answer, TEXT),
+        )
+        await self._post(trajectory_id, body, person)
+
+    async def _call(self, trajectory_id: str, call_id: str) -> Call | None:
+        state, _ = await asyncio.to_thread(read_history, self._log, self._topics.events, trajectory_id)
+        return state.calls.get(call_id)
+
+    async def _post(self, trajectory_id: str, body: InboxBody, person: str) -> None:
+        said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]
+        await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=f"{person}/{said}", seq=0))
+
+
+def _stands(call: Call | None) -> str:
+    return "not open" if call is None else call.status.value
