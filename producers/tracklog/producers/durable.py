@@ -81,10 +81,9 @@ async def durable(
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
 
-    `from_checkpoint` is for programs that go on from `session.memory` alone and end their turns with `finish_turn`
-    (`run_turns` does): the record answers from the last checkpoint on, and checkpoints are taken. With
-    `setup.workspace` the files are brought back first; raises WorkspaceError, BlobMissing, BlobAltered when they
-    cannot be, and Diverged (cause environment) when a local call, performed again, comes out otherwise.
+    `from_checkpoint` is for programs that go on from `session.memory` alone (`run_turns` does): the record answers
+    from the last checkpoint on. With `setup.workspace` the files are brought back first; raises WorkspaceError,
+    BlobMissing, BlobAltered, and Diverged when a local call, performed again, comes out otherwise.
     """
     topic = (topics if topics is not None else Topics()).events
     writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant)
