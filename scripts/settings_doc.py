@@ -17,7 +17,7 @@ from tracklog.infra.settings import env_name
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Section, Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
-KINDS = {"str": "text", "int": "whole number", "float": "number"}
+KINDS = {"bool": "true or false", "str": "text", "int": "whole number", "float": "number"}
 HEAD = """\
 # Settings
 

@@ -21,6 +21,7 @@ from tracklog.infra.settings_sections import (
     RegistrySettings,
     Settings,
     TopicSettings,
+    WorkerSettings,
     WriterSettings,
 )
 from tracklog.infra.settings_sources import (
@@ -45,6 +46,7 @@ __all__ = [
     "RegistrySettings",
     "Settings",
     "TopicSettings",
+    "WorkerSettings",
     "WriterSettings",
     "env_name",
     "known_names",

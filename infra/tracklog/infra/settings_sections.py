@@ -224,6 +224,37 @@ class LoopSettings(Section):
     restarted by nobody."""
 
 
+class WorkerSettings(Section):
+    """`tracklog worker`: how much it does at once, and when it stops trying."""
+
+    group: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")] = "workers"
+    """The consumer group, after the prefix. All workers of a group share the trajectories of all agents, so they
+    serve the same agents. A fleet with other agents has a group of its own, and `worker.refuse_unknown=false` in
+    both."""
+    trajectories_max: Count = 32
+    """Trajectories that one worker runs at the same time. Those that wait for somebody are not counted: they take no
+    task, only about a kilobyte. Raise it for agents that mostly wait for their model."""
+    tries_max: Count = 5
+    """Owners that may die on a trajectory without its getting on (no context, no reply in between). Then it is
+    stopped as `poison` and goes on only after `tracklog retry`. A tool that kills its process is found so, and kills
+    no more than this many workers."""
+    repeats_max: Count = 10
+    """How often in a row an agent may make the same call with the same arguments. Then it is stopped as `stuck`. Set
+    it very high for agents that poll."""
+    refuse_unknown: bool = True
+    """What happens to a task for an agent that this worker does not have: it ends as `refused`, so that whoever
+    waits for its result hears of it. False leaves it to the workers of another group."""
+    model_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
+    """Seconds for which a model that is not to be reached is asked again, with growing pauses, beyond the tries of
+    its client; then the trajectory is stopped as `failed`. 0 asks no further."""
+    move_wait_s: Positive = 20.0
+    """Seconds that a worker which is told to stop (SIGTERM) waits for the steps under way: a reply of a model, a
+    call. What is not over then is cut off, and settled by the next owner. Keep it below the grace period of whatever
+    stops the process (30 s in Kubernetes)."""
+    revoke_wait_s: Positive = 5.0
+    """The same when the group takes a partition away. The other members wait meanwhile."""
+
+
 class ProjectionSettings(Section):
     """The views in Redis: how much of each trajectory they keep."""
 
@@ -293,6 +324,7 @@ class Settings(Section):
     writer: WriterSettings = WriterSettings()
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
+    worker: WorkerSettings = WorkerSettings()
     registry: RegistrySettings = RegistrySettings()
 
     @model_validator(mode="before")

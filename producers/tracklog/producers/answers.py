@@ -26,7 +26,6 @@ from tracklog.schemas.values import Body, Choice, InboxId, ResultStatus
 __all__ = ["Answers"]
 
 TEXT: Final = "text/plain"
-JSON: Final = "application/json"
 
 
 class Answers:
@@ -72,11 +71,9 @@ class Answers:
         person: str,
         choice: Choice,
         reason: str = "",
-        arguments: str | None = None,
         answer: str | None = None,
     ) -> None:
-        """Approves a held call, denies it (`reason` is given to the model), edits its arguments (JSON) or answers in
-        its place.
+        """Approves a held call, denies it (`reason` is given to the model) or answers in its place.
 
         Raises InvalidEvent for a call that waits for nobody, for a person who may not decide and for a request that
         has expired, and what `Poster.post` raises.
@@ -103,7 +100,6 @@ class Answers:
             approver=person,
             choice=choice,
             reason=reason,
-            arguments=None if arguments is None else Body.of(arguments, JSON),
             answer=None if answer is None else Body.of(answer, TEXT),
         )
         await self._post(trajectory_id, body, person)

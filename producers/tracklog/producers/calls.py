@@ -17,6 +17,7 @@ from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.policy import Decision, deny
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.repeats import Repeats
 from tracklog.producers.sandbox import GIVEN, Sandbox
 from tracklog.producers.settle import Outcome, Settling, Standing
 from tracklog.producers.setup import Setup
@@ -61,6 +62,7 @@ class Calls:
         self._record = record
         self._settling = settling
         self._sandbox = sandbox
+        self._repeats = Repeats(setup.repeats_max, record.cursor.let_go_on)
         self._proposed: dict[str, ToolCall] = {}
         self._earlier: set[str] = set()
         self._checkpoints = checkpoints
@@ -70,9 +72,14 @@ class Calls:
         for tool in setup.tools:
             settling.check(tool)
 
-    def propose(self, calls: Iterable[ToolCall]) -> None:
-        """Takes in the calls of a reply."""
-        self._proposed.update((call.call_id, call) for call in calls)
+    def propose(self, calls: Iterable[ToolCall], seq: int) -> None:
+        """Takes in the calls of the reply at this seq. Raises Stuck when it is the same call once too often."""
+        proposed = tuple(calls)
+        self._proposed.update((call.call_id, call) for call in proposed)
+        self._repeats.take(seq, proposed)
+        if self._repeats.too_many and self._record.cursor.done:
+            self._record.check_live("the same call again")
+            raise self._repeats.stuck()
 
     def recall(self, call_ids: Iterable[str]) -> None:
         """Takes in the ids of replies before a checkpoint, whose calls were made then."""

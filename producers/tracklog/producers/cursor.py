@@ -81,6 +81,8 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
+        self.let_go_on = -1
+        """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
         self.cancelled = False
@@ -212,6 +214,8 @@ class Cursor:
     def _keep(self, event: Event, place: int) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, place)
+        if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
+            self.let_go_on = place
         if body is None:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)

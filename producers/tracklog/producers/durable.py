@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
@@ -21,6 +22,7 @@ from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import Accepted
 from tracklog.producers.in_force import check_drift
+from tracklog.producers.leash import Leash
 from tracklog.producers.lineage import Lineage, read_lineage
 from tracklog.producers.mailbox import LogMailbox, Mailbox
 from tracklog.producers.parking import parked_of
@@ -52,11 +54,12 @@ from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver, Ending, Place
+from tracklog.schemas.values import Driver, Ending, InboxId, Place
 
 __all__ = ["durable"]
 
 OWNER: Final = "library"
+Takes = tuple[InboxId, int] | tuple[None, None]
 
 
 @asynccontextmanager
@@ -71,31 +74,32 @@ async def durable(
     tenant: str | None = None,
     from_checkpoint: bool = False,
     fork: Fork | None = None,
+    takes: tuple[InboxId, int] | None = None,
+    leash: Leash | None = None,
     mailbox: Mailbox | None = None,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says. `log` and `topics` are those of the producer.
 
     `mailbox` has what others say to the trajectory; without it the inbox is read from the log.
     `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
+    `takes` is an inbox record, with its offset, that opening it takes; `leash` stops the program at its next step.
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
 
-    `from_checkpoint` is for programs that go on from `session.memory` alone (`run_turns` does): the record answers
-    from the last checkpoint on. With `setup.workspace` the files are brought back first; raises WorkspaceError,
-    BlobMissing, BlobAltered, and Diverged when a local call, performed again, comes out otherwise.
+    `from_checkpoint` is for programs that go on from `session.memory` alone, as `run_turns` does. The files of
+    `setup.workspace` are brought back first; raises WorkspaceError, BlobMissing, BlobAltered.
     """
-    topic = (topics if topics is not None else Topics()).events
-    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant)
+    names = topics if topics is not None else Topics()
+    topic = names.events
+    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant, takes or (None, None))
     if writer is None:
         async with _over(producer, trajectory_id, ended, log, topic, setup, fork) as session:
             yield session
         return
-    pen = WriterPen(writer)
+    pen = WriterPen(writer, leash)
     try:
-        taking = _taking(setup, pen, log, topics, mailbox)
-        if writer.state.task is not None:
-            await taking.look()
+        taking = await _taking(pen, mailbox, setup, log, names.inbox)
         history = await _record_up_to(producer, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
@@ -122,15 +126,25 @@ async def durable(
     await pen.release()
 
 
+async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
+    """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
+    own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
+    taking = Taking(pen, own, lambda tool, arguments: unfit(setup.tools, tool, arguments))
+    if pen.writer.state.task is not None:
+        await taking.look()
+    return taking
+
+
 async def _take_up(
-    producer: EventProducer, trajectory_id: str, setup: Setup, owner: str, tenant: str | None
+    producer: EventProducer, trajectory_id: str, setup: Setup, owner: str, tenant: str | None, takes: Takes
 ) -> tuple[TrajectoryWriter | None, list[Accepted]]:
     """The claim, and the record before it; no claim of what has ended."""
     try:
         state, history = await producer.history(trajectory_id)
         _check_driver(state, setup.driver)
         if not state.ended:
-            return await producer.claim(trajectory_id, owner=owner, driver=setup.driver, tenant=tenant), history
+            claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
+            return await claim(inbox_id=takes[0], inbox_position=takes[1]), history
     except BaseException:
         producer.close_history(trajectory_id)
         raise
@@ -302,13 +316,6 @@ async def _standing(record: Record, call_id: str, call: Call, history: Sequence[
         asked=call.status is CallStatus.ESCALATED,
         attempts=1,
     )
-
-
-def _taking(setup: Setup, pen: WriterPen, log: Log, topics: Topics | None, mailbox: Mailbox | None) -> Taking:
-    """Of what comes into the inbox, by default by reading the log."""
-    inbox = (topics if topics is not None else Topics()).inbox
-    box = mailbox if mailbox is not None else LogMailbox(log, inbox, pen.writer.trajectory_id, clock=setup.clock)
-    return Taking(pen, box, lambda tool, arguments: unfit(setup.tools, tool, arguments))
 
 
 @asynccontextmanager

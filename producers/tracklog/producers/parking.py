@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from tracklog.producers.divergence import Diverged
-from tracklog.schemas.errors import ApprovalNeeded, DriftRefused, NothingReceived, PersonNeeded, StillInDoubt, Stuck
+from tracklog.schemas.errors import (
+    ApprovalNeeded,
+    DriftRefused,
+    Moved,
+    NothingReceived,
+    PersonNeeded,
+    StillInDoubt,
+    Stuck,
+)
 from tracklog.schemas.lifecycle import Parked
 
 __all__ = ["parked_of"]
@@ -19,6 +27,7 @@ _WORDS: Final[Mapping[type[BaseException], Parked]] = {
     Diverged: Parked.DIVERGED,
     DriftRefused: Parked.DRIFT,
     Stuck: Parked.STUCK,
+    Moved: Parked.MOVED,
 }
 
 

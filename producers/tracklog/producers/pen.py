@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from tracklog.producers.leash import Leash
 from tracklog.producers.mailbox import Incoming
 from tracklog.producers.places import Places
 from tracklog.producers.writer import TrajectoryWriter
@@ -41,15 +42,18 @@ class Pen(Protocol):
 class WriterPen:
     """Writes to the log. Raises what the writer raises."""
 
-    def __init__(self, writer: TrajectoryWriter) -> None:
+    def __init__(self, writer: TrajectoryWriter, leash: Leash | None = None) -> None:
         self.writer: Final = writer
+        self._leash = leash
         self.epoch = writer.epoch
         self.places = Places(writer.trajectory_id)
         self._turns = asyncio.Lock()
         self._confirmed = -1
 
     def check_live(self, asked: str) -> None:
-        """Everything may happen here."""
+        """Raises what the leash was pulled with."""
+        if self._leash is not None:
+            self._leash.check()
 
     async def append(
         self, body: EventBody, *, turn: int, cause: int | None, ext: Mapping[str, str] | None = None
@@ -101,6 +105,8 @@ class WriterPen:
         async with self._turns:
             await self.writer.confirm()  # a barrier alone does not tell an owner that it was overtaken
             await self.writer.release(reason, parked=parked)
+            if self._leash is not None:
+                self._leash.let_go(self.writer.state, parked if parked is not None else Parked.LEFT)
 
 
 class EndedPen:

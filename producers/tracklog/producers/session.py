@@ -207,9 +207,9 @@ class Session:
             body, seq = (found.body, found.seq) if found is not None else await self._ask(messages, on_token)
         message = orjson.loads(await self._record.whole(body.reply))
         self._replies += 1
-        self._calls.propose(body.tool_calls)
         for call in body.tool_calls:
             self._note("proposed", call.call_id)
+        self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
         return Reply(named, body.tool_calls, body.stop_reason)

@@ -43,6 +43,8 @@ class Setup:
     labels: Mapping[str, str] = field(default_factory=dict)
     code_version: str = ""
     drift: Drift | None = None
+    repeats_max: int | None = None
+    """How often in a row the same call with the same arguments may be asked for; None for any number."""
     timing: Timing = field(default_factory=Timing)
     workspace: Path | None = None
     """The trajectory's own directory: kept at checkpoints, brought back when the session is opened again."""

@@ -110,10 +110,8 @@ def _decided(state: State, one: Incoming, body: inbox.Decision, unfit: Unfit) ->
         return _refusal(one, f"it answers another request than the one for call {body.call_id}"), None
     if call.may_approve and body.approver not in call.may_approve:
         return _refusal(one, f"{body.approver} may not decide about call {body.call_id}"), None
-    if body.choice is Choice.EDIT and body.arguments is not None:
-        problem = unfit(call.tool, body.arguments.text) if body.arguments.whole else "edited arguments are too long"
-        if problem:
-            return _refusal(one, problem), None
+    if body.choice is Choice.EDIT:
+        return _refusal(one, "arguments cannot be edited yet: deny the call and say what is wanted"), None
     return ev.ApprovalResolved(**body.model_dump()), None
 
 

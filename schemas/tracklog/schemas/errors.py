@@ -37,9 +37,13 @@
     |   |   +-- ApprovalNeeded    a held call waits for a decision
     |   |   +-- NothingReceived   a message is waited for
     |   +-- Cancelled             somebody cancelled the trajectory
+    |   +-- Moved                 its worker leaves; another one goes on with it
     |   +-- Stuck                 the same call with the same arguments, again and again
     |   +-- DriftRefused          model, prompt, tools or code are others, and that was not to be crossed
     |   +-- SessionMisused        calls in an order that no record could be read back in
+    +-- TaskError                 what became of a task that was submitted             exit 1
+    |   +-- TaskFailed            it has ended, and not as completed
+    |   +-- NotDone               it has not ended yet                                 exit 4
     +-- ToolError                 raised by a tool, to say more than that it failed
     |   +-- ToolExpired           the deadline had passed before anything was sent
     |   +-- ToolOutcomeUnknown    NOT definite: the effect may have happened             exit 4
@@ -205,6 +209,9 @@ class NothingReceived(SessionWaits): ...
 class Cancelled(SessionError): ...
 
 
+class Moved(SessionError): ...
+
+
 class Stuck(SessionError): ...
 
 
@@ -212,6 +219,16 @@ class DriftRefused(SessionError): ...
 
 
 class SessionMisused(SessionError): ...
+
+
+class TaskError(TracklogError): ...
+
+
+class TaskFailed(TaskError): ...
+
+
+class NotDone(TaskError):
+    exit_code = 4
 
 
 class ToolError(TracklogError): ...

@@ -24,10 +24,9 @@ def approve(
     call_id: Annotated[str, typer.Argument(metavar="CALL", help="The held call.")],
     person: Annotated[str, typer.Option("--as", metavar="NAME", help="Who decides; it is recorded.")],
     deny: Annotated[str | None, typer.Option(metavar="TEXT", help="Not to be made; the model is told why.")] = None,
-    edit: Annotated[str | None, typer.Option(metavar="JSON", help="To be made with these arguments.")] = None,
     answer: Annotated[str | None, typer.Option(metavar="TEXT", help="Not to be made; this is its result.")] = None,
 ) -> None:
-    """Decide about a call that is held (`waiting` in `tracklog list`): approve it, deny, edit or answer.
+    """Decide about a call that is held (`waiting` in `tracklog list`): approve it, deny it or answer.
 
     Goes into the inbox; whoever runs the trajectory takes it, and goes on. The first decision on a call counts.
 
@@ -35,15 +34,11 @@ def approve(
     Examples:
       tracklog approve trip-1 call-2 --as ada
       tracklog approve trip-1 call-2 --deny 'too expensive' --as ada
-      tracklog approve trip-1 call-2 --edit '{"flight": "TL100"}' --as ada
+      tracklog approve trip-1 call-2 --answer 'booked by hand: TL100' --as ada
     """
-    given = [
-        choice
-        for choice, value in ((Choice.DENY, deny), (Choice.EDIT, edit), (Choice.ANSWER, answer))
-        if value is not None
-    ]
+    given = [choice for choice, value in ((Choice.DENY, deny), (Choice.ANSWER, answer)) if value is not None]
     if len(given) > 1:
-        raise InputError("one decision at a time", hint="give one of --deny, --edit and --answer, or none to approve")
+        raise InputError("one decision at a time", hint="give --deny or --answer, or none to approve")
     choice = given[0] if given else Choice.APPROVE
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
@@ -54,7 +49,6 @@ def approve(
             person=person,
             choice=choice,
             reason=deny or "",
-            arguments=edit,
             answer=answer,
         )
         asyncio.run(deciding)

@@ -1,0 +1,42 @@
+"""`tracklog retry`"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.tell_asked import MOST, tell_asked
+from tracklog.consumers.tasking import ask_all, chosen, opened_client
+
+app = new_app()
+
+
+@command(app)
+def retry(
+    run: Run,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="The trajectories.")] = None,
+    reason: Annotated[str, typer.Option(help="Why; it is recorded.")] = "",
+    where: Annotated[
+        str | None, typer.Option(metavar="CEL", help="All that match, as `tracklog list --where`.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    most: Annotated[int, typer.Option("--max", min=1, max=10_000, help="At most so many.")] = MOST,
+) -> None:
+    """Let trajectories that were stopped (failed, stuck, poison, diverged, drift) go on from where they are.
+
+    \b
+    Examples:
+      tracklog retry trip-1
+      tracklog retry --where 'status == "failed" && agent == "traveller"' --max 50
+    """
+    wanted = chosen(run.settings, ids or [], where, most)
+    if dry_run:
+        tell_asked(run, "would retry", wanted, {})
+        return
+    with opened_client(run.settings) as client:
+        asked = asyncio.run(ask_all(wanted, lambda one: client.retry(one, reason)))
+    tell_asked(run, "asked to retry", asked.asked, asked.failed)

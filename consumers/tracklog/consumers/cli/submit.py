@@ -1,0 +1,53 @@
+"""`tracklog submit`"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.listing import parse_labels
+from tracklog.consumers.tasking import opened_client
+from tracklog.schemas.errors import InputError
+
+app = new_app()
+
+
+@command(app)
+def submit(
+    run: Run,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name, as its workers know it.")],
+    task: Annotated[str, typer.Argument(metavar="TASK|@FILE", help="The task, or the file that has it.")],
+    id: Annotated[
+        str | None, typer.Option("--id", help="The trajectory's id (else a new one). Again: done once.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A label; repeatable.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Its tenant (else the setting).")] = None,
+) -> None:
+    """Give a task to the workers. Prints the trajectory's id when the task is durable; nothing waits for a worker.
+
+    \b
+    Examples:
+      tracklog submit traveller 'book a trip to Oslo' --id trip-1 --label team=north
+      tracklog submit traveller @task.txt
+    """
+    text = _text(task)
+    with opened_client(run.settings) as client:
+        made = asyncio.run(client.submit(agent, text, id=id, labels=parse_labels(label or []), tenant=tenant))
+    if run.as_json:
+        run.out.json({"trajectory_id": made})
+    else:
+        run.out.text(made)
+
+
+def _text(task: str) -> str:
+    if not task.startswith("@"):
+        return task
+    try:
+        return Path(task[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the task cannot be read from {task[1:]}: {error}") from error

@@ -1,0 +1,90 @@
+"""`tracklog worker`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, producer_of
+from tracklog.infra.clock import SystemClock, SystemEntropy
+from tracklog.infra.collector import collect_rarely
+from tracklog.infra.log.port import Log
+from tracklog.infra.partition_loop import OUTAGE_S_MAX
+from tracklog.producers.agents import load_agent
+from tracklog.producers.turn import Agent
+from tracklog.producers.worker import Worker
+from tracklog.producers.worker_run import Runner
+from tracklog.schemas.errors import InputError, TracklogError
+
+app = new_app()
+
+
+@command(app)
+def worker(
+    run: Run,
+    specs: Annotated[list[str], typer.Argument(metavar="MODULE:AGENT...", help="The agents it has.")],
+    name: Annotated[str | None, typer.Option(help="What its claims say (else host and process id).")] = None,
+) -> None:
+    """Run submitted tasks. Start as many as you like: they share the work, and take over from one that dies.
+
+    Runs until it is told to stop (SIGTERM, Ctrl-C): then it finishes the steps under way, for at most
+    worker.move_wait_s, and the others go on. It needs the log and the blob store, not Redis.
+
+    \b
+    Examples:
+      tracklog worker my_agents.travel:agent
+      tracklog --log kafka://localhost:9092 worker agents:traveller agents:clerk --set worker.trajectories_max=100
+    """
+    agents = _agents(specs)
+    collect_rarely()
+    with opened_log(run.settings, make_topics=True) as log:
+        check_writable(log, run.settings)
+        owner = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
+        asyncio.run(_work(run, log, agents, owner))
+    run.out.text("stopped")
+
+
+def _agents(specs: list[str]) -> dict[str, Agent]:
+    agents = [load_agent(spec) for spec in specs]
+    names = [agent.name for agent in agents]
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        raise InputError(f"two agents are called {twice!r}", hint="tasks name an agent: give each its own name")
+    return {agent.name: agent for agent in agents}
+
+
+async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> None:
+    stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
+    async with producer_of(settings, log) as producer:
+        runner = Runner(
+            log=log,
+            producer=producer,
+            topics=settings.topic_names,
+            agents=agents,
+            blobs=blobs_of(settings),
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            name=owner,
+            settings=settings.worker,
+        )
+        made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
+        made.partition_loop.on_outage = lambda error: _tell_outage(run, error)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        group = settings.topic_names.group(settings.worker.group)
+        run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
+        await made.run(stop)
+
+
+def _tell_outage(run: Run, error: TracklogError | None) -> None:
+    if error is None:
+        run.out.note("it is back; going on")
+    else:
+        run.out.warning(f"waiting, for up to {OUTAGE_S_MAX:g} s: {error.message}")

@@ -1,0 +1,203 @@
+"""Giving tasks to the workers, and hearing what became of them (DESIGN §7).
+
+    client = Client(log, Topics())
+    trip = await client.submit("traveller", "book a trip to Oslo", id="trip-1")
+    (await client.result(trip, wait_s=60)).value
+
+Everything goes through the inbox, so a client needs neither Redis nor a worker that runs just now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from tracklog.infra.blobs import BlobStore
+from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.port import Log
+from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.post import Poster
+from tracklog.producers.record import TEXT
+from tracklog.schemas import events as ev
+from tracklog.schemas import inbox
+from tracklog.schemas.codec import Framing, decode_event, single_object
+from tracklog.schemas.errors import ForeignRecord, InputError, NotDone, TaskFailed
+from tracklog.schemas.fold import fold
+from tracklog.schemas.head import Verdict
+from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.state import State
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
+
+__all__ = ["Client", "Result"]
+
+POLL_S: Final = 0.25
+NO_BUDGETS: Final = Budgets()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a trajectory ended. `output` is what the agent gave as its result: JSON, None for nothing."""
+
+    trajectory_id: str
+    ending: Ending
+    output: Any
+    reason: str
+    turns: int
+
+    @property
+    def value(self) -> Any:
+        """The output of a completed one. Raises TaskFailed for every other ending."""
+        if self.ending is not Ending.COMPLETED:
+            raise TaskFailed(
+                f"trajectory {self.trajectory_id!r} ended as {self.ending.value}: {self.reason or 'no reason given'}",
+                hint=f"tracklog show {self.trajectory_id}",
+            )
+        return self.output
+
+
+class Client:
+    """`by` is recorded as who sent it. Raises LogUnavailable, AppendUnknown and what else an append raises."""
+
+    def __init__(
+        self,
+        log: Log,
+        topics: Topics,
+        *,
+        blobs: BlobStore | None = None,
+        by: str = "client",
+        tenant: str = "default",
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        framing: Framing = single_object,
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._blobs = blobs
+        self._by = by
+        self._tenant = tenant
+        self._entropy = entropy if entropy is not None else SystemEntropy()
+        used = clock if clock is not None else SystemClock()
+        self._poster = Poster(log, topics, clock=used, framing=framing)
+
+    async def submit(
+        self,
+        agent: str,
+        task: str,
+        *,
+        id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+        budgets: Budgets = NO_BUDGETS,
+    ) -> str:
+        """Gives a task to the workers; returns the trajectory's id when the task is durable.
+
+        With an `id` it may be called any number of times: the same task is done once, another task under an id that
+        is taken is refused.
+        """
+        trajectory_id = check_trajectory_id(id if id is not None else self._entropy.nonce().hex())
+        body = inbox.Submit(
+            task=ev.TaskStarted(
+                driver=Driver.WORKER,
+                task=self._body(task),
+                agent=agent,
+                labels=dict(sorted((labels or {}).items())),
+                budgets=budgets,
+            )
+        )
+        what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
+        await self._post(trajectory_id, body, f"submit:{what}", tenant)
+        return trajectory_id
+
+    async def send(self, trajectory_id: str, text: str) -> None:
+        """Says something to it. The messages of all senders are received in the order of the inbox."""
+        body = inbox.Message(peer=self._by, role=Role.USER, message=self._body(text))
+        await self._post(trajectory_id, body, self._new("message"))
+
+    async def cancel(self, trajectory_id: str, reason: str = "") -> None:
+        """Asks that it ends as cancelled, at its next step; what is under way is settled first."""
+        await self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
+
+    async def retry(self, trajectory_id: str, reason: str = "") -> None:
+        """Lets one that was stopped (failed, stuck, poison, diverged, drift) go on from where it is."""
+        await self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
+
+    async def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
+        """How it ended. Raises NotDone, which says where it stands, when it has not within `wait_s` seconds."""
+        pool = ThreadPoolExecutor(1, "tracklog-result")  # of its own: a long wait must not take the others' threads
+        try:
+            reading = asyncio.get_running_loop().run_in_executor(
+                pool, self._read, check_trajectory_id(trajectory_id), wait_s
+            )
+            state, ended = await reading
+        finally:
+            pool.shutdown(wait=False)
+        output = None if ended.result is None else orjson.loads(await asyncio.to_thread(self._whole, ended.result))
+        return Result(state.trajectory_id, ended.ending, output, ended.reason, state.turn)
+
+    def _read(self, trajectory_id: str, wait_s: float) -> tuple[State, ev.TaskEnded]:
+        """Follows the trajectory up to its end."""
+        key = trajectory_id.encode()
+        topic = self._topics.events
+        partition = partition_of(key, self._log.partition_count(topic))
+        bounds = self._log.bounds(topic, partition)
+        until_s = time.monotonic() + wait_s
+        state, ended = State(trajectory_id), None
+        with closing(self._log.reader(topic, {partition: bounds.first})) as reader:
+            while ended is None:
+                behind = reader.position(partition) < bounds.end
+                for record in reader.poll(1000, POLL_S if behind or wait_s else 0.0):
+                    if record.key != key:
+                        continue
+                    try:
+                        event = decode_event(key, record.value, record.headers)
+                    except ForeignRecord:
+                        continue  # nobody's event
+                    state, judgement = fold(state, event)
+                    if judgement.verdict is Verdict.ACCEPTED and isinstance(event.body, ev.TaskEnded):
+                        ended = event.body
+                if ended is None and time.monotonic() > until_s and reader.position(partition) >= bounds.end:
+                    raise _not_done(state)
+        return state, ended
+
+    def _whole(self, body: Body) -> str:
+        if body.whole:
+            return body.text
+        if self._blobs is None:
+            raise InputError("the result is in the blob store", hint="give the client blobs=")
+        return whole_text(body, self._blobs)
+
+    def _body(self, text: str) -> Body:
+        if len(text.encode()) <= BODY_INLINE_BYTES_MAX:
+            return Body.of(text, TEXT)
+        if self._blobs is None:
+            raise InputError(
+                f"a task of {len(text.encode())} bytes belongs into the blob store", hint="give the client blobs="
+            )
+        return body_of(text, self._blobs, BODY_INLINE_BYTES_MAX, TEXT)
+
+    def _new(self, kind: str) -> str:
+        return f"{kind}:{self._entropy.nonce().hex()}"
+
+    async def _post(self, trajectory_id: str, body: inbox.InboxBody, source: str, tenant: str | None = None) -> None:
+        own = tenant if tenant is not None else self._tenant
+        await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=source, seq=0), tenant=own)
+
+
+def _not_done(state: State) -> NotDone:
+    if state.task is None:
+        where = "is not there, or no worker has begun with it"
+    elif state.parked:
+        where = f"is parked: {state.parked}{f' ({state.reason})' if state.reason else ''}"
+    else:
+        where = f"is {state.summary}, in turn {state.turn}"
+    return NotDone(f"trajectory {state.trajectory_id!r} {where}", hint=f"tracklog show {state.trajectory_id}")

@@ -1,0 +1,269 @@
+"""What a worker knows of the trajectories in its partitions, and which of them it may go on with. Pure.
+
+A trajectory may be gone on with when nobody has it and
+
+    there is nothing of it yet                 a Submit has come
+    its last owner died, or left, or moved it  at once (as poison when it killed too many owners)
+    it waits for somebody                      something has come that it did not have when it was last opened
+    it waits for time to pass                  at that time
+    it is stopped                              a Retry or a Cancel has come
+    it has ended                               something has come that must be answered: it is noted, nothing runs
+
+Only trajectories of the driver `worker` are kept. A waiting one costs about a kilobyte: neither its head nor its
+context is kept, they are read again when it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from tracklog.infra.log.port import Record
+from tracklog.schemas.lifecycle import STOPPED, Parked
+from tracklog.schemas.state import State
+from tracklog.schemas.values import Driver
+
+__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Roster", "Work", "known_of"]
+
+WAKES_STOPPED: Final = ("Retry", "Cancel")
+AT_ONCE: Final = (Parked.LEFT, Parked.MOVED, Parked.DOUBT)
+_NONE: Final[Mapping[str, int]] = {}
+
+
+class Work(StrEnum):
+    """What is to be done with a trajectory. NOTE: only what came is taken, the agent does not run."""
+
+    RUN = "run"
+    POISON = "poison"
+    NOTE = "note"
+
+
+class Known(NamedTuple):
+    """Of one trajectory, as its events say. `due_us`: when what is in doubt can be settled, 0 for any time."""
+
+    ended: bool = False
+    started: bool = False
+    owned: bool = False
+    agent: str = ""
+    parked: str = ""
+    tries: int = 0
+    due_us: int = 0
+    taken: Mapping[str, int] = _NONE
+
+
+NOTHING: Final = Known()
+
+
+class Arrival(NamedTuple):
+    """An inbox record that was not taken yet, as it was read."""
+
+    source: str
+    seq: int
+    kind: str
+    record: Record
+
+
+class Notified(Protocol):
+    """Told that something came, while a session is open."""
+
+    def set(self) -> None: ...
+    def clear(self) -> None: ...
+
+
+class Kept:
+    """One trajectory. `offered`: the inbox offset up to which its last opening was given everything.
+
+    `submitted`: the offset of its Submit, which names its task; None when that was never seen. `left`: it is for the
+    workers of another group.
+    """
+
+    __slots__ = ("again_us", "arrivals", "came", "known", "left", "offered", "partition", "submitted")
+
+    def __init__(self, partition: int, known: Known = NOTHING) -> None:
+        self.partition = partition
+        self.known = known
+        self.arrivals: list[Arrival] = []
+        self.offered = -1
+        self.submitted: int | None = None
+        self.again_us = 0
+        self.left = False
+        self.came: Notified | None = None
+
+    def learn(self, known: Known) -> None:
+        """What the events say now; arrivals that were taken are let go."""
+        self.known = known
+        if self.arrivals:
+            self.arrivals = [one for one in self.arrivals if not _taken(known, one)]
+
+    def arrive(self, arrival: Arrival) -> None:
+        if arrival.kind == "Submit" and self.submitted is None:
+            self.submitted = arrival.record.offset
+        if _taken(self.known, arrival) or any(
+            (a.source, a.seq) == (arrival.source, arrival.seq) for a in self.arrivals
+        ):
+            return
+        self.arrivals.append(arrival)
+        if self.came is not None:
+            self.came.set()
+
+    def offer(self) -> list[Arrival]:
+        """Everything that is to be given to whoever opens it now."""
+        if self.arrivals:
+            self.offered = max(self.offered, self.arrivals[-1].record.offset)
+        return list(self.arrivals)
+
+    def work(self, tries_max: int) -> Work | None:
+        """What is to be done, whatever the time; see the module."""
+        known = self.known
+        new = [one for one in self.arrivals if one.record.offset > self.offered]
+        if self.left:
+            return None
+        if self.noted():
+            return Work.NOTE
+        if known.ended or (not known.started and self.submitted is None):
+            return None
+        if known.owned and known.tries >= tries_max:
+            return Work.POISON
+        if known.parked in STOPPED and not any(one.kind in WAKES_STOPPED for one in new):
+            return None
+        if new or known.owned or not known.started or known.parked in AT_ONCE:
+            return Work.RUN
+        return None
+
+    def noted(self) -> list[Arrival]:
+        """What has come and is only written down or refused: the agent has no part in it."""
+        known = self.known
+        if known.ended:
+            return self.arrivals
+        kinds = {"Annotation"}
+        if known.started:
+            kinds.add("Submit")
+        if known.started and known.parked not in STOPPED:
+            kinds.add("Retry")
+        return [one for one in self.arrivals if one.kind in kinds] if known.started else []
+
+    def when_us(self) -> int:
+        """The earliest time for it; something that came does not wait for what is in doubt."""
+        if any(one.record.offset > self.offered for one in self.arrivals):
+            return self.again_us
+        return max(self.again_us, self.known.due_us if self.known.parked == Parked.DOUBT else 0)
+
+
+class Roster:
+    """All trajectories of the partitions that are owned, and which are being worked on.
+
+    Not thread-safe: the event loop's alone.
+    """
+
+    def __init__(self, *, tries_max: int) -> None:
+        self._tries_max = tries_max
+        self._kept: dict[str, Kept] = {}
+        self._foreign: dict[int, set[str]] = {}
+        self._ready: dict[str, None] = {}
+        self._later: dict[str, None] = {}
+        self.busy: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def backlog(self) -> int:
+        """Trajectories that could be gone on with now."""
+        return len(self._ready)
+
+    def get(self, trajectory_id: str) -> Kept | None:
+        return self._kept.get(trajectory_id)
+
+    def assigned(self, partition: int, known: Mapping[str, Known], foreign: Iterable[str]) -> None:
+        """A partition is owned now; these are its trajectories, and those of other drivers."""
+        self.revoked(partition)
+        self._foreign[partition] = set(foreign)
+        for trajectory_id, one in known.items():
+            self._kept[trajectory_id] = Kept(partition, one)
+            self._sort(trajectory_id)
+
+    def revoked(self, partition: int) -> list[str]:
+        """Forgets a partition. Returns those of its trajectories that are being worked on."""
+        self._foreign.pop(partition, None)
+        gone = [trajectory_id for trajectory_id, kept in self._kept.items() if kept.partition == partition]
+        for trajectory_id in gone:
+            del self._kept[trajectory_id]
+            self._ready.pop(trajectory_id, None)
+            self._later.pop(trajectory_id, None)
+        return [trajectory_id for trajectory_id in gone if trajectory_id in self.busy]
+
+    def arrived(self, partition: int, trajectory_id: str, arrival: Arrival) -> bool:
+        """Something came; False when it is for nobody here. What is no Submit of nothing waits for one."""
+        if partition not in self._foreign or trajectory_id in self._foreign[partition]:
+            return False
+        kept = self._kept.get(trajectory_id)
+        if kept is None:
+            kept = self._kept[trajectory_id] = Kept(partition)
+        kept.arrive(arrival)
+        self._sort(trajectory_id)
+        return True
+
+    def take(self, trajectory_id: str) -> None:
+        """Work on it begins."""
+        self.busy.add(trajectory_id)
+        self._ready.pop(trajectory_id, None)
+        self._later.pop(trajectory_id, None)
+
+    def give_back(self, trajectory_id: str, known: Known | None, *, again_us: int = 0) -> None:
+        """Work on it is over. `known` None: look at it again, at that time."""
+        self.busy.discard(trajectory_id)
+        kept = self._kept.get(trajectory_id)
+        if kept is None:
+            return
+        kept.again_us = again_us
+        if known is None:
+            kept.offered = -1
+        else:
+            kept.learn(known)
+        self._sort(trajectory_id)
+
+    def work_of(self, trajectory_id: str) -> Work | None:
+        kept = self._kept.get(trajectory_id)
+        return None if kept is None else kept.work(self._tries_max)
+
+    def next(self, now_us: int) -> str | None:
+        """One to go on with, the one that could for longest first."""
+        for trajectory_id in [one for one in self._later if self._kept[one].when_us() <= now_us]:
+            del self._later[trajectory_id]
+            self._ready[trajectory_id] = None
+        return next(iter(self._ready), None)
+
+    def next_due_us(self) -> int | None:
+        """When to ask again though nothing comes."""
+        return min((self._kept[one].when_us() for one in self._later), default=None)
+
+    def _sort(self, trajectory_id: str) -> None:
+        self._ready.pop(trajectory_id, None)
+        self._later.pop(trajectory_id, None)
+        if trajectory_id in self.busy or self.work_of(trajectory_id) is None:
+            return
+        later = self._kept[trajectory_id].when_us() > 0
+        (self._later if later else self._ready)[trajectory_id] = None
+
+
+def known_of(state: State, *, grace_us: int) -> Known | None:
+    """What a worker keeps of a state; None for a trajectory that is not the workers'."""
+    task = state.task
+    if task is not None and task.driver is not Driver.WORKER:
+        return None
+    due = max((call.not_after or 0 for call in state.open_intents.values()), default=0)
+    return Known(
+        ended=state.ended,
+        started=task is not None,
+        owned=state.head.owner is not None,
+        agent=task.agent if task is not None else "",
+        parked=state.parked,
+        tries=state.tries,
+        due_us=due + grace_us if due else 0,
+        taken=state.inbox,
+    )
+
+
+def _taken(known: Known, arrival: Arrival) -> bool:
+    return arrival.seq <= known.taken.get(arrival.source, -1)

@@ -1,0 +1,241 @@
+"""What a worker does with one trajectory from when it takes it up to when it lets go of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tracklog.infra.blobs import BlobStore
+from tracklog.infra.clock import Clock, Entropy
+from tracklog.infra.log.port import Log
+from tracklog.infra.log.ranges import read_range
+from tracklog.infra.settings import WorkerSettings
+from tracklog.producers.bodies import whole_text
+from tracklog.producers.durable import durable
+from tracklog.producers.history import read_history
+from tracklog.producers.leash import Leash
+from tracklog.producers.model_patient import PatientModel
+from tracklog.producers.producer import EventProducer
+from tracklog.producers.roster import Arrival, Kept, Known, Work, known_of
+from tracklog.producers.session import Session
+from tracklog.producers.settle import Timing
+from tracklog.producers.setup import Setup
+from tracklog.producers.turn import Agent, run_turns
+from tracklog.producers.worker_mailbox import WorkerMailbox
+from tracklog.producers.writer import TrajectoryWriter
+from tracklog.schemas import events as ev
+from tracklog.schemas import inbox
+from tracklog.schemas.codec import decode_inbox
+from tracklog.schemas.errors import InputError, LogError, TracklogError, WriterError
+from tracklog.schemas.lifecycle import STOPPED, Parked
+from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.state import State
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Driver, Ending, InboxId
+
+__all__ = ["Runner"]
+
+ENDED: Final = Known(ended=True)
+Takes = tuple[InboxId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """`name` is recorded as the owner; two workers of one name are told apart by the nonces of their claims."""
+
+    log: Log
+    producer: EventProducer
+    topics: Topics
+    agents: Mapping[str, Agent]
+    blobs: BlobStore
+    clock: Clock
+    entropy: Entropy
+    name: str
+    settings: WorkerSettings
+    timing: Timing = field(default_factory=Timing)
+
+    @property
+    def grace_us(self) -> int:
+        return round(self.timing.grace_s * 1_000_000)
+
+    async def work(self, trajectory_id: str, kept: Kept, leash: Leash) -> Known | None:
+        """Does what is to be done; returns where the trajectory stands then, None when that must be looked up again.
+
+        Whatever the agent does ends here; what raises is the log, and defects.
+        """
+        state = (await self.producer.prefetch([trajectory_id]))[trajectory_id]
+        known = known_of(state, grace_us=self.grace_us)
+        if known is None:
+            kept.offer()
+            return ENDED
+        kept.learn(known)
+        try:
+            return await self._do(trajectory_id, kept, leash, state)
+        except (WriterError, LogError):
+            return None
+        except TracklogError as error:
+            return await self._stop(trajectory_id, Parked.FAILED, str(error)[:TEXT_FIELD_CHARS_MAX])
+        finally:
+            self.producer.forget(trajectory_id)
+
+    async def _do(self, trajectory_id: str, kept: Kept, leash: Leash, state: State) -> Known | None:
+        work = kept.work(self.settings.tries_max)
+        if work is Work.RUN:
+            return await self._run(trajectory_id, kept, leash)
+        if work is Work.NOTE:
+            return await self._note(trajectory_id, kept)
+        if work is Work.POISON:
+            return await self._stop(trajectory_id, Parked.POISON, f"{state.tries} owners died on it in a row")
+        return kept.known
+
+    async def _run(self, trajectory_id: str, kept: Kept, leash: Leash) -> Known | None:
+        start, tenant, submit = await self._start(trajectory_id, kept)
+        agent = self.agents.get(start.agent)
+        if agent is None:
+            return await self._refuse(trajectory_id, kept, start, tenant, submit)
+        takes = submit if not kept.known.started else None
+        if kept.known.parked in STOPPED:
+            takes = _first(kept.arrivals, "Retry") or takes
+        task = await asyncio.to_thread(whole_text, start.task, self.blobs)
+        setup = self._setup(agent, task, start, leash)
+        kept.offer()
+        try:
+            async with self._opened(trajectory_id, kept, setup, tenant, takes, leash) as session:
+                await run_turns(session, agent, task)
+        except (WriterError, LogError):
+            return None
+        except Exception:  # noqa: BLE001 - durable has recorded why it was left; one run's end is not the worker's
+            return self._after(leash)
+        return self._after(leash)
+
+    def _opened(
+        self, trajectory_id: str, kept: Kept, setup: Setup, tenant: str | None, takes: Takes | None, leash: Leash
+    ) -> AbstractAsyncContextManager[Session]:
+        return durable(
+            self.producer,
+            trajectory_id,
+            log=self.log,
+            setup=setup,
+            topics=self.topics,
+            owner=self.name,
+            tenant=tenant,
+            mailbox=WorkerMailbox(kept),
+            takes=takes,
+            leash=leash,
+        )
+
+    def _setup(self, agent: Agent, task: str, start: ev.TaskStarted, leash: Leash) -> Setup:
+        model = agent.model
+        if model is not None:
+            model = PatientModel(model, self.settings.model_wait_s, clock=self.clock, check=leash.check)
+        return Setup(
+            agent=agent.name,
+            task=task,
+            blobs=self.blobs,
+            clock=self.clock,
+            entropy=self.entropy,
+            driver=Driver.WORKER,
+            model=model,
+            tools=agent.tools,
+            policy=agent.policy,
+            prompt=agent.prompt,
+            labels=start.labels,
+            repeats_max=self.settings.repeats_max,
+            timing=replace(self.timing, receive_wait_s=0.0),
+        )
+
+    async def _start(self, trajectory_id: str, kept: Kept) -> tuple[ev.TaskStarted, str | None, Takes | None]:
+        """What is to be done, for which tenant, and the Submit that says so: from the inbox, or from the record."""
+        if kept.submitted is not None:
+            found = await asyncio.to_thread(self._submit_at, kept.partition, kept.submitted)
+            if found is not None:
+                body, tenant, inbox_id = found
+                return body, tenant, (inbox_id, kept.submitted)
+        _, accepted = await asyncio.to_thread(read_history, self.log, self.topics.events, trajectory_id)
+        for event, _ in accepted:
+            if isinstance(event.body, ev.TaskStarted):
+                return event.body, None, None
+        raise InputError(f"nothing says what trajectory {trajectory_id!r} is to do", hint="submit its task again")
+
+    def _submit_at(self, partition: int, offset: int) -> tuple[ev.TaskStarted, str, InboxId] | None:
+        for record in read_range(self.log, self.topics.inbox, partition, offset, offset + 1):
+            submit = decode_inbox(record.key, record.value, record.headers)
+            if isinstance(submit.body, inbox.Submit):
+                return submit.body.task, submit.envelope.tenant, submit.envelope.inbox_id
+        return None
+
+    async def _refuse(
+        self, trajectory_id: str, kept: Kept, start: ev.TaskStarted, tenant: str | None, submit: Takes | None
+    ) -> Known | None:
+        """A task that nobody here can do. One that has begun only waits for a worker that has its agent again."""
+        if not self.settings.refuse_unknown:
+            kept.left = True
+            return kept.known
+        known = ", ".join(sorted(self.agents))
+        reason = f"no worker has an agent {start.agent!r}; known are {known}"
+        if kept.known.started:
+            return await self._stop(trajectory_id, Parked.FAILED, reason)
+        takes = submit if kept.arrivals else None
+        writer = await self._claim(trajectory_id, tenant, takes)
+        kept.offer()
+        await writer.append(start.model_copy(update={"driver": Driver.WORKER}))
+        await writer.append(ev.TaskEnded(ending=Ending.REFUSED, reason=reason))
+        return await self._let_go(writer, Parked.LEFT, reason)
+
+    async def _note(self, trajectory_id: str, kept: Kept) -> Known | None:
+        """Writes down what came and needs no agent: judgements, and what is refused. Who waited goes on waiting."""
+        parked = Parked(kept.known.parked) if kept.known.parked else Parked.LEFT
+        noted = kept.noted()
+        writer = await self._claim(trajectory_id, None, None)
+        for arrival in noted:
+            body = _noted(arrival, ended=kept.known.ended)
+            taken = InboxId(source=arrival.source, seq=arrival.seq)
+            await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset)
+        return await self._let_go(writer, parked, "")
+
+    async def _stop(self, trajectory_id: str, parked: Parked, reason: str) -> Known | None:
+        return await self._let_go(await self._claim(trajectory_id, None, None), parked, reason)
+
+    async def _claim(self, trajectory_id: str, tenant: str | None, takes: Takes | None) -> TrajectoryWriter:
+        inbox_id, position = takes if takes is not None else (None, None)
+        return await self.producer.claim(
+            trajectory_id,
+            owner=self.name,
+            driver=Driver.WORKER,
+            tenant=tenant,
+            inbox_id=inbox_id,
+            inbox_position=position,
+        )
+
+    async def _let_go(self, writer: TrajectoryWriter, parked: Parked, reason: str) -> Known | None:
+        leash = Leash()
+        state = await writer.confirm()
+        await writer.release(reason, parked=parked)
+        leash.let_go(state, parked)
+        return self._after(leash)
+
+    def _after(self, leash: Leash) -> Known | None:
+        return None if leash.state is None else known_of(leash.state, grace_us=self.grace_us)
+
+
+def _first(arrivals: Sequence[Arrival], kind: str) -> Takes | None:
+    found = next((one for one in arrivals if one.kind == kind), None)
+    return None if found is None else (InboxId(source=found.source, seq=found.seq), found.record.offset)
+
+
+def _noted(arrival: Arrival, *, ended: bool) -> ev.EventBody:
+    """The event that takes a record which the agent has no part in."""
+    body = decode_inbox(arrival.record.key, arrival.record.value, arrival.record.headers).body
+    if isinstance(body, inbox.Annotation):
+        return body.event()
+    reason = "the trajectory has ended" if ended else _REFUSALS.get(arrival.kind, "not asked for")
+    return ev.InboxRefused(refused=InboxId(source=arrival.source, seq=arrival.seq), kind=arrival.kind, reason=reason)
+
+
+_REFUSALS: Final = {
+    "Submit": "the trajectory has another task already",
+    "Retry": "the trajectory was not stopped",
+}
