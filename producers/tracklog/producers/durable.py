@@ -109,7 +109,6 @@ async def durable(
             history = await _record_up_to(producer, await writer.confirm())
         producer.close_history(trajectory_id)
         session, record = _session(setup, trajectory_id, history, pen, begun, back)
-        pen.places = record.cursor.places
         record.taking = taking
         taking.messages.clear()  # those are in the record that was read after them
         await session.start(back.recall)
@@ -241,6 +240,8 @@ def _session(
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
+    if isinstance(pen, WriterPen):
+        pen.places = places
     if back is not None and isinstance(pen, WriterPen):
         points = back.checkpoints(setup, record, pen, events)
     calls = Calls(setup, record, _settling(setup, trajectory_id, pen), sandbox, points)
