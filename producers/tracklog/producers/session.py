@@ -10,9 +10,7 @@ Calls and steps of one turn may run side by side. They are awaited before the ne
 
 from __future__ import annotations
 
-import inspect
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, overload
 
@@ -22,28 +20,31 @@ from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_
 from tracklog.producers.bodies import json_of
 from tracklog.producers.bound import Bound
 from tracklog.producers.calls import Calls, Result
+from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.in_force import InForce
+from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, Reply, with_call_ids
+from tracklog.producers.readings import Readings
 from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.reply import replied
 from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
 from tracklog.producers.setup import Setup
+from tracklog.producers.snapshot import Recall
 from tracklog.producers.spend import exhausted
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import SessionMisused
-from tracklog.schemas.values import Ending, ObservedKind, ToolCall
+from tracklog.schemas.values import Ending, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
 
 RULE_VERSION: Final = "session/1"
-NONCE_BITS: Final = 53
-"""Of a nonce that make a float: as many as its mantissa has."""
 
 T = TypeVar("T")
 
@@ -52,13 +53,22 @@ class Session:
     """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
 
     def __init__(
-        self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False, fork: Fork | None = None
+        self,
+        setup: Setup,
+        record: Record,
+        calls: Calls,
+        *,
+        strict: bool = False,
+        fork: Fork | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
         self._fork = fork
-        self._assembly = Assembly(record.cursor.places)
+        self._checkpoints = checkpoints
+        self._journal = None if checkpoints is None else checkpoints.journal
+        self._assembly = Assembly(record.cursor.places, self._journal)
         self._all_inherited = True
         self._reading = Reading()
         self._messages: tuple[Mapping[str, Any], ...] | None = None
@@ -69,7 +79,13 @@ class Session:
         """Timers that are due with the last context."""
         self._timers: dict[str, int] = {}
         self._replies = 0
-        self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
+        self._readings = Readings(setup, record, self._journal)
+        self.over = False
+        """True when the end was reached."""
+        self.memory: Any = None
+        """What the last finished turn left (see `finish_turn`); None for a run that begins, or goes through it all."""
+        self.notes: tuple[str, ...] = ()
+        """What was not as it should be when the session was opened, in words."""
 
     @property
     def trajectory_id(self) -> str:
@@ -95,8 +111,11 @@ class Session:
         """Which budget allows no further turn, in words; "" for none. Time is looked at before calls only."""
         return exhausted(self._setup.policy.budgets, self._calls.tally.before_turn(self.turn))
 
-    async def start(self) -> None:
-        """Records what is to be done, by which versions of what. Called by whoever opens the session."""
+    async def start(self, recall: Recall | None = None) -> None:
+        """Records what is to be done, by which versions of what. Called by whoever opens the session.
+
+        With `recall` it goes on where a turn was finished, and the record answers from there on.
+        """
         setup = self._setup
         prompt = None if setup.prompt is None else await self._record.blob(setup.prompt, TEXT)
         tools = await self._record.blob(setup.tools.schemas_json(), JSON) if len(setup.tools) else None
@@ -112,12 +131,39 @@ class Session:
             labels=setup.labels,
             code_version=setup.code_version,
         )
-        with self._record.strand.ordered("the start"):
-            seq = await self._record.ordered(body, "the start of a task", check=same_start)
-        if self._fork is not None:
-            await self._start_fork(self._fork, body)
+        if recall is None:
+            seq = await self._begin(body)
+            if self._fork is not None:
+                await self._start_fork(self._fork, body)
+        else:
+            seq = self._go_on(body, recall)
         await self._in_force.open(seq)
         self._calls.stands = lambda: not self._in_force.own_tools
+
+    async def finish_turn(self, memory: Any) -> None:
+        """Ends a turn of a program that goes on from `memory` (JSON) alone; a checkpoint may be taken here.
+
+        A session that is opened with `from_checkpoint` gives the memory of the last checkpoint back, and answers
+        what is recorded after it. Everything that runs side by side is over by now. Raises InvalidEvent for a memory
+        that is not JSON, BlobError, WorkspaceError.
+        """
+        points = self._checkpoints
+        if points is None or not points.remembers or self.over:
+            return
+        with self._record.strand.ordered("the end of a turn"):
+            points.finished(memory, self._replies)
+            await points.when_due()
+
+    async def checkpoint(self) -> bool:
+        """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
+
+        Inside the record, and in a session without a workspace or a memory, there is nothing to keep. Raises
+        BlobError, WorkspaceError.
+        """
+        points = self._checkpoints
+        if points is None or not self.live or self.over:
+            return False
+        return await points.take()
 
     async def _start_fork(self, fork: Fork, body: ev.TaskStarted) -> None:
         """The start of its own that a fork has beside the one that it inherits."""
@@ -148,8 +194,11 @@ class Session:
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
             await self._record.take()
+            if self._checkpoints is not None and not self._checkpoints.remembers:
+                await self._checkpoints.when_due()
             await self._fire()
             for shown in await self._in_force.newly():
+                self._note("told")
                 if shown.prompt is not None:
                     self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
             self._offered = await offered()
@@ -210,6 +259,8 @@ class Session:
         self._replies += 1
         self._calls.tally.replied(body)
         self._bound.propose(body.tool_calls)
+        for call in body.tool_calls:
+            self._note("proposed", call.call_id)
         self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
         self._assembly.know(seen_hash(named), seq)
@@ -253,12 +304,7 @@ class Session:
         For readings, not for effects: a step that was killed before it was recorded runs again. What it raises
         is not recorded.
         """
-
-        async def run() -> str:
-            value = fn()
-            return json_of(name, await value if inspect.isawaitable(value) else value)
-
-        return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
+        return await self._readings.step(name, fn)
 
     async def receive(self) -> Message:
         """The next message that somebody sent, for the next context; waits for it as long as the timing says.
@@ -268,6 +314,7 @@ class Session:
         asked = "a message"
         with self._record.strand.ordered(asked):
             found = await self._record.received(asked, self._setup.timing.receive_wait_s)
+        self._note("heard")
         message = spoken_message(found.body.role, await self._record.whole(found.body.message))
         self._assembly.know(seen_hash(message), found.seq)
         return message
@@ -288,31 +335,19 @@ class Session:
         with self._record.strand.ordered("a timer"):
             await self._record.ordered(body, f"timer {name!r}", check=same_timer)
         self._timers[name] = self.turn + turns
+        self._note("timer", name, self.turn + turns)
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
-
-        async def run() -> str:
-            return str(self._setup.clock.now_us())
-
-        return int(await self._observe(ObservedKind.CLOCK, "now", run))
+        return await self._readings.now_us()
 
     async def random(self) -> float:
         """A number from 0 to below 1."""
-
-        async def run() -> str:
-            drawn = int.from_bytes(self._setup.entropy.nonce()[:8], "big") >> (64 - NONCE_BITS)
-            return repr(drawn / (1 << NONCE_BITS))
-
-        return float(await self._observe(ObservedKind.RANDOM, "random", run))
+        return await self._readings.random()
 
     async def uuid(self) -> uuid.UUID:
         """A random id."""
-
-        async def run() -> str:
-            return str(uuid.UUID(bytes=self._setup.entropy.nonce(), version=4))
-
-        return uuid.UUID(await self._observe(ObservedKind.ID, "uuid", run))
+        return await self._readings.uuid()
 
     async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
         """A message that stands for the messages of these turns: the summary as it was once made, or made now."""
@@ -321,6 +356,8 @@ class Session:
             found = self._record.next_ordered(ev.Compacted, asked)
             if found is None:
                 self._record.check_live(asked)
+                if self._checkpoints is not None:
+                    await self._checkpoints.take()
                 summary = await self._record.body(await summarize(), TEXT)
                 body = ev.Compacted(
                     first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
@@ -344,10 +381,48 @@ class Session:
         with self._record.strand.ordered("the end"):
             seq = await self._record.ordered(ended, "the end of the task", check=same_end)
             await self._record.pen.confirm(seq)
+        self.over = True
 
     def close(self) -> None:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
+
+    async def _begin(self, body: ev.TaskStarted) -> int:
+        with self._record.strand.ordered("the start"):
+            points = self._checkpoints
+            if points is not None and self.live:
+                body = body.model_copy(update={"workspace": await points.start()})
+            seq = await self._record.ordered(body, "the start of a task", check=same_start)
+            if points is not None and self.live:
+                points.started(seq)
+        return seq
+
+    def _go_on(self, body: ev.TaskStarted, recall: Recall) -> int:
+        """Takes up what was remembered. Raises Diverged for another task or agent."""
+        start = self._record.cursor.start
+        assert start is not None
+        changed = same_start(start.body, body)
+        if changed:
+            asked = f"the start of a task (another {changed})"
+            raise self._record.cursor.broken(Divergence(start.turn, start.seq, describe(start.body), asked))
+        self._all_inherited = False
+        self._assembly.recall(recall.rows)
+        self._in_force.told = len(rows_of(recall.rows, "told"))
+        self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
+        self._readings.recall(rows_of(recall.rows, "observed"))
+        self._timers = {name: due for name, due in rows_of(recall.rows, "timer") if due > recall.turn}
+        for _ in rows_of(recall.rows, "heard"):
+            self._record.cursor.mail.popleft()
+        self._replies, self._record.turn = recall.replies, recall.turn
+        if recall.seen is not None:
+            self._record.strand.saw(recall.seen)
+        self.memory = recall.memory
+        return start.seq
+
+    def _note(self, *row: str | int) -> None:
+        """What the session must know of again when it goes on from a checkpoint."""
+        if self._journal is not None:
+            self._journal.add(*row)
 
     async def _fire(self) -> None:
         self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
@@ -366,31 +441,5 @@ class Session:
     async def _ask(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, int]:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
         self._record.check_live("a model call")
-        body = await self._replied(given if given is not None else await ask())
+        body = await replied(self._record, self._calls, given if given is not None else await ask())
         return body, await self._record.write(body)
-
-    async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
-        return ev.ModelReplied(
-            reply=await self._record.body(json_of("the reply", answer.message), JSON),
-            tool_calls=self._calls.unique(answer.tool_calls),
-            stop_reason=answer.stop_reason,
-            usage=answer.usage,
-            cost_micro_usd=answer.cost_micro_usd,
-            model_served=answer.served,
-            sampling_seed=answer.seed,
-            duration_ms=answer.duration_ms,
-        )
-
-    async def _observe(self, kind: ObservedKind, name: str, run: Callable[[], Awaitable[str]]) -> str:
-        occurrence = self._occurrences[kind, name]
-        self._occurrences[kind, name] += 1
-        asked = f"{kind.value} {name!r}, occurrence {occurrence}"
-        with self._record.strand.beside(asked):
-            found = self._record.observed(kind, name, occurrence, asked)
-            if found is not None:
-                return await self._record.whole(found.body.value)
-            self._record.check_live(asked)
-            text = await run()
-            body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
-            await self._record.write(body)
-            return text
