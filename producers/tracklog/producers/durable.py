@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
-from tracklog.producers.calls import Calls, result_body
+from tracklog.producers.calls import Calls, result_body, settling_of
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.history import Accepted
+from tracklog.producers.history import Accepted, started_of
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.leash import Leash
 from tracklog.producers.lineage import Lineage, read_lineage
@@ -32,9 +32,10 @@ from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
-from tracklog.producers.settle import Settling, Standing
+from tracklog.producers.settle import Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
+from tracklog.producers.versions import Versions
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import (
@@ -192,7 +193,7 @@ class _Begun(NamedTuple):
 async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Accepted], asked: Fork | None) -> _Begun:
     """As recorded, or as asked for. Raises InputError when these are two things."""
     events = [event for event, _ in history]
-    started = any(isinstance(event.body, ev.TaskStarted) for event in events)
+    started = started_of(events) is not None
     fork = Fork.recorded(events) if started else asked
     if asked is not None:
         differs = "that it is a fork" if fork is None else asked.differs(fork)
@@ -219,26 +220,15 @@ def _session(
     cursor = Cursor((event for event, _ in history), places)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
-    calls = Calls(setup, record, _settling(setup, trajectory_id, pen), sandbox)
+    calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox)
     return Session(setup, record, calls, fork=begun.fork), record
-
-
-def _settling(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
-    return Settling(
-        pen,
-        trajectory_id,
-        setup.tools,
-        clock=setup.clock,
-        timing=setup.timing,
-        output_bytes_max=setup.output_bytes_max,
-    )
 
 
 async def _settle_all(
     setup: Setup, trajectory_id: str, pen: WriterPen, history: Sequence[Accepted], state: State
 ) -> None:
     """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
-    settling = _settling(setup, trajectory_id, pen)
+    settling = settling_of(setup, trajectory_id, pen)
     record = Record(trajectory_id, Cursor(()), pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
     held: list[SessionError] = []
     for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
@@ -258,14 +248,12 @@ async def _settle_all(
 
 def _check_drift(setup: Setup, history: Sequence[Accepted], state: State) -> None:
     """Before anything is done by other versions than those that are recorded."""
-    recorded = Cursor(event for event, _ in history).versions
-    if not recorded:
+    recorded = Versions.recorded(event for event, _ in history)
+    if recorded is None:
         return
     open_at = {call.seq for call in state.open_intents.values() if call.place is Place.INLINE}
     intents = (event.body for event, _ in history if event.envelope.seq in open_at)
-    check_drift(
-        state.trajectory_id, setup, recorded[-1][1], [body for body in intents if isinstance(body, ev.ToolIntent)]
-    )
+    check_drift(state.trajectory_id, setup, recorded, [body for body in intents if isinstance(body, ev.ToolIntent)])
 
 
 async def _standing(record: Record, call_id: str, call: Call, history: Sequence[Accepted]) -> Standing | None:
