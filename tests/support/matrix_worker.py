@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.support.ledger import effects_of, make_effect
+from tests.support.class_tools import class_tools
 from tests.support.sessions import ScriptedModel, asks, built_in, says
 from tests.support.writing import on_log
 from tracklog.infra.blobs import BlobStore, open_blobs
@@ -28,7 +28,7 @@ from tracklog.producers.durable import durable
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
-from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, ToolSet, tool
+from tracklog.producers.tools import ToolSet, tool
 from tracklog.producers.track import Track
 from tracklog.schemas.errors import AppendError, TracklogError
 from tracklog.schemas.topics import Topics
@@ -118,35 +118,19 @@ def watch(log: Log, producer: EventProducer, points: Points) -> None:
 
 
 def tools(ledger_url: str, points: Points) -> ToolSet:
-    def effect(context: CallContext, key: str | None) -> str:
+    def start() -> None:
         points.at("effect.start")
-        receipt = make_effect(ledger_url, context.call_id, key)
-        points.at("effect.end")
-        return receipt
 
-    def found(context: CallContext) -> Probed:
-        there = effects_of(ledger_url, context.call_id) > 0
-        return Probed(ProbeAnswer.HAPPENED if there else ProbeAnswer.ABSENT, f"receipt for {context.call_id}")
+    def end() -> None:
+        points.at("effect.end")
 
     @tool(effect="readonly", timeout_s=TOOL_TIMEOUT_S)
     def readonly(what: str) -> str:
-        points.at("effect.start")
-        points.at("effect.end")
+        start()
+        end()
         return f"found {what}"
 
-    @tool(effect="idempotent", timeout_s=TOOL_TIMEOUT_S, key_ttl_s=86_400)
-    def idempotent(what: str, context: CallContext) -> str:
-        return effect(context, context.idempotency_key)
-
-    @tool(effect="probe", timeout_s=TOOL_TIMEOUT_S, probe=found)
-    def probe(what: str, context: CallContext) -> str:
-        return effect(context, None)
-
-    @tool(effect="opaque", timeout_s=TOOL_TIMEOUT_S)
-    def opaque(what: str, context: CallContext) -> str:
-        return effect(context, None)
-
-    return ToolSet.of(readonly, idempotent, probe, opaque)
+    return ToolSet.of(readonly, *class_tools(ledger_url, start, end, timeout_s=TOOL_TIMEOUT_S))
 
 
 def setup_of(trajectory_id: str, blobs: BlobStore, offered: ToolSet) -> Setup:

@@ -14,14 +14,14 @@ import signal
 import sys
 from typing import Any
 
-from tests.support.ledger import effects_of, make_effect
+from tests.support.class_tools import class_tools
 from tests.support.sessions import ScriptedModel, asks, built_in, says
 from tests.support.writing import on_log
 from tracklog.infra.blobs import open_blobs
 from tracklog.producers.durable import durable
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
-from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, ToolSet, tool
+from tracklog.producers.tools import ToolSet, tool
 from tracklog.schemas.errors import PersonNeeded
 from tracklog.schemas.topics import Topics
 
@@ -46,33 +46,11 @@ class Moments:
 
 
 def tools(ledger_url: str, moments: Moments) -> ToolSet:
-    def effect(context: CallContext, key: str | None) -> str:
-        moments.pass_on()
-        receipt = make_effect(ledger_url, context.call_id, key)
-        moments.pass_on()
-        return receipt
-
-    def found(context: CallContext) -> Probed:
-        there = effects_of(ledger_url, context.call_id) > 0
-        return Probed(ProbeAnswer.HAPPENED if there else ProbeAnswer.ABSENT, f"receipt for {context.call_id}")
-
     @tool(effect="readonly", timeout_s=TOOL_TIMEOUT_S)
     def readonly(what: str) -> str:
         return f"found {what}"
 
-    @tool(effect="idempotent", timeout_s=TOOL_TIMEOUT_S, key_ttl_s=86_400)
-    def idempotent(what: str, context: CallContext) -> str:
-        return effect(context, context.idempotency_key)
-
-    @tool(effect="probe", timeout_s=TOOL_TIMEOUT_S, probe=found)
-    def probe(what: str, context: CallContext) -> str:
-        return effect(context, None)
-
-    @tool(effect="opaque", timeout_s=TOOL_TIMEOUT_S)
-    def opaque(what: str, context: CallContext) -> str:
-        return effect(context, None)
-
-    return ToolSet.of(readonly, idempotent, probe, opaque)
+    return ToolSet.of(readonly, *class_tools(ledger_url, moments.pass_on, moments.pass_on, timeout_s=TOOL_TIMEOUT_S))
 
 
 async def main(url: str, prefix: str, blobs: str, ledger_url: str, moment: str) -> str:

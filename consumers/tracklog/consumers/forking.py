@@ -15,12 +15,11 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.settings import Settings
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.fork import Changes, forked
-from tracklog.producers.history import read_history
+from tracklog.producers.history import read_history, started_of
 from tracklog.producers.models import Model
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
-from tracklog.schemas import events as ev
 from tracklog.schemas.errors import InputError, TracklogError
 
 __all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id"]
@@ -107,18 +106,13 @@ async def _one(
 def _setup(log: Log, settings: Settings, agent: Agent, origin: str) -> Setup:
     """That of the origin, as far as it is recorded."""
     events = [event for event, _ in read_history(log, settings.topic_names.events, origin)[1]]
-    started = next((event.body for event in events if isinstance(event.body, ev.TaskStarted)), None)
+    started = started_of(events)
     if started is None:
         raise InputError(f"no trajectory {origin!r} that was started", hint="see: tracklog list")
     blobs = blobs_of(settings)
-    return Setup(
-        agent=agent.name,
-        task=whole_text(started.task, blobs),
-        blobs=blobs,
-        model=agent.model,
-        tools=agent.tools,
-        policy=agent.policy,
-        prompt=agent.prompt,
+    return agent.setup(
+        whole_text(started.task, blobs),
+        blobs,
         labels=started.labels,
         body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
     )

@@ -11,13 +11,12 @@ from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import Settings
 from tracklog.producers.bodies import whole_text
-from tracklog.producers.history import read_history
+from tracklog.producers.history import read_history, started_of
 from tracklog.producers.lineage import read_inherited
 from tracklog.producers.replay import Report, replay
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Versions
-from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, UnknownSchema
 from tracklog.schemas.values import Driver
@@ -48,8 +47,8 @@ def report_map(report: Report) -> dict[str, Any]:
 
 
 def _setup(events: Sequence[Event], agent: Agent, blobs: BlobStore, trajectory_id: str) -> Setup:
-    started = next((event.body for event in events if isinstance(event.body, ev.TaskStarted)), None)
-    if started is None:
+    started, versions = started_of(events), Versions.recorded(events)
+    if started is None or versions is None:
         raise InputError(f"no trajectory {trajectory_id!r} that was started", hint="see: tracklog list")
     unknown = next((event for event in events if event.body is None), None)
     if unknown is not None:
@@ -67,25 +66,11 @@ def _setup(events: Sequence[Event], agent: Agent, blobs: BlobStore, trajectory_i
             f"trajectory {trajectory_id!r} is of agent {started.agent!r}; given is {agent.name!r}",
             hint="replay it with the agent that recorded it, or give that one's name to its successor",
         )
-    return Setup(
-        agent=agent.name,
-        task=whole_text(started.task, blobs),
-        blobs=blobs,
+    return agent.setup(
+        whole_text(started.task, blobs),
+        blobs,
         driver=started.driver,
-        model=agent.model,
-        tools=agent.tools,
-        policy=agent.policy,
-        prompt=agent.prompt,
-        sampling=_sampling(events, started),
+        sampling=versions.sampling,  # an agent does not say its own
         labels=started.labels,
         code_version=started.code_version,
     )
-
-
-def _sampling(events: Sequence[Event], started: ev.TaskStarted) -> dict[str, str]:
-    """Those recorded last: an agent does not say its own."""
-    versions = Versions.started(started)
-    for event in events:
-        if isinstance(event.body, ev.DriftCrossed):
-            versions = versions.crossed(event.body, event.envelope.ext)
-    return dict(versions.sampling)

@@ -17,6 +17,7 @@ from tracklog.producers.approvals import Approvals
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
+from tracklog.producers.pen import Pen
 from tracklog.producers.policy import Decision, Situation, deny
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.repeats import Repeats
@@ -31,7 +32,7 @@ from tracklog.schemas.errors import SessionMisused
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Ruling, Settled, ToolCall
 
-__all__ = ["Calls", "Result"]
+__all__ = ["Calls", "Result", "result_body", "settling_of"]
 
 UNFIT: Final = "unfit"
 """Starts the rule of a ruling that no policy made: the call could not have been made."""
@@ -301,6 +302,19 @@ class Calls:
         if expected is not None:
             raise self._record.cursor.broken(Divergence(expected.turn, expected.seq, recorded, asked))
         raise SessionMisused(f"asked for is {asked}; there is {recorded}", hint="pass on a call of the reply as it is")
+
+
+def settling_of(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
+    """How the calls of this session are settled."""
+    return Settling(
+        pen,
+        trajectory_id,
+        setup.tools,
+        clock=setup.clock,
+        timing=setup.timing,
+        output_bytes_max=setup.output_bytes_max,
+        workspace=setup.workspace,
+    )
 
 
 async def result_body(record: Record, call_id: str, outcome: Outcome, attempts: int) -> ev.ToolResult:

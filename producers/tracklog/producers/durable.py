@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
-from tracklog.producers.calls import Calls, result_body
+from tracklog.producers.calls import Calls, result_body, settling_of
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.history import Accepted
+from tracklog.producers.history import Accepted, started_of
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.leash import Leash
 from tracklog.producers.lineage import Lineage, read_lineage
@@ -34,9 +34,10 @@ from tracklog.producers.record import Record
 from tracklog.producers.reopening import Reopened
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
-from tracklog.producers.settle import Settling, Standing
+from tracklog.producers.settle import Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
+from tracklog.producers.versions import Versions
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -197,7 +198,7 @@ class _Begun(NamedTuple):
 async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Accepted], asked: Fork | None) -> _Begun:
     """As recorded, or as asked for. Raises InputError when these are two things."""
     events = [event for event, _ in history]
-    started = any(isinstance(event.body, ev.TaskStarted) for event in events)
+    started = started_of(events) is not None
     fork = Fork.recorded(events) if started else asked
     if asked is not None:
         differs = "that it is a fork" if fork is None else asked.differs(fork)
@@ -214,7 +215,7 @@ async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Acc
 async def _reopened(
     setup: Setup, trajectory_id: str, pen: Pen, history: Sequence[Accepted], begun: _Begun, from_checkpoint: bool
 ) -> Reopened:
-    settling = _settling(setup, trajectory_id, pen)
+    settling = settling_of(setup, trajectory_id, pen)
     remembers = from_checkpoint and begun.fork is None  # what a fork inherits is gone through as a whole
     recorded = [*begun.lineage.inherited, *_events(history)]
     return await Reopened.of(setup, trajectory_id, recorded, settling, remembers=remembers)
@@ -245,7 +246,7 @@ def _session(
         pen.places = places
     if back is not None and isinstance(pen, WriterPen):
         points = back.checkpoints(setup, record, pen, events)
-    calls = Calls(setup, record, _settling(setup, trajectory_id, pen), sandbox, points)
+    calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
     session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
     session.notes = () if back is None else tuple(back.notes)
     return session, record
@@ -255,23 +256,11 @@ def _events(history: Sequence[Accepted]) -> list[Event]:
     return [event for event, _ in history]
 
 
-def _settling(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
-    return Settling(
-        pen,
-        trajectory_id,
-        setup.tools,
-        clock=setup.clock,
-        timing=setup.timing,
-        output_bytes_max=setup.output_bytes_max,
-        workspace=setup.workspace,
-    )
-
-
 async def _settle_all(
     setup: Setup, trajectory_id: str, pen: WriterPen, history: Sequence[Accepted], state: State
 ) -> None:
     """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
-    settling = _settling(setup, trajectory_id, pen)
+    settling = settling_of(setup, trajectory_id, pen)
     record = Record(trajectory_id, Cursor(()), pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
     held: list[SessionError] = []
     for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
@@ -291,14 +280,12 @@ async def _settle_all(
 
 def _check_drift(setup: Setup, history: Sequence[Accepted], state: State) -> None:
     """Before anything is done by other versions than those that are recorded."""
-    recorded = Cursor(event for event, _ in history).versions
-    if not recorded:
+    recorded = Versions.recorded(event for event, _ in history)
+    if recorded is None:
         return
     open_at = {call.seq for call in state.open_intents.values() if call.place is Place.INLINE}
     intents = (event.body for event, _ in history if event.envelope.seq in open_at)
-    check_drift(
-        state.trajectory_id, setup, recorded[-1][1], [body for body in intents if isinstance(body, ev.ToolIntent)]
-    )
+    check_drift(state.trajectory_id, setup, recorded, [body for body in intents if isinstance(body, ev.ToolIntent)])
 
 
 async def _standing(record: Record, call_id: str, call: Call, history: Sequence[Accepted]) -> Standing | None:

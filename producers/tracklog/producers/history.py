@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Position
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord
+from tracklog.schemas.events import TaskStarted
 from tracklog.schemas.fold import fold
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
 
 Accepted = tuple[Event, Position]
+
+
+def started_of(events: Iterable[Event]) -> TaskStarted | None:
+    """What a trajectory with these events was started with, None before that."""
+    return next((event.body for event in events if isinstance(event.body, TaskStarted)), None)
 
 
 def read_history(log: Log, topic: str, trajectory_id: str) -> tuple[State, list[Accepted]]:

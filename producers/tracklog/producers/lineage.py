@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.cursor import ASIDE
-from tracklog.producers.history import read_history
+from tracklog.producers.history import read_history, started_of
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, UnknownSchema
@@ -53,7 +53,8 @@ def read_lineage(log: Log, topic: str, origin: Ref) -> Lineage:
 
 def origin_of(events: Sequence[Event]) -> Ref | None:
     """Where the trajectory was forked from, None for one that was not."""
-    return next((event.body.origin for event in events if isinstance(event.body, ev.TaskStarted)), None)
+    started = started_of(events)
+    return None if started is None else started.origin
 
 
 def fork_point(record: Sequence[Event], turn: int) -> Ref:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tracklog.producers.calls import Calls
+from tracklog.producers.calls import Calls, settling_of
 from tracklog.producers.cursor import Cursor, describe
 from tracklog.producers.divergence import Diverged, Divergence
 from tracklog.producers.fork_start import Fork
@@ -15,7 +15,6 @@ from tracklog.producers.places import Places
 from tracklog.producers.record import Record
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
-from tracklog.producers.settle import Settling
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -92,14 +91,7 @@ def _outside(cursor: Cursor, read: str) -> Diverged:
 def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool, fork: Fork | None) -> Session:
     pen = _NoPen(cursor, ended)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
-    settling = Settling(
-        pen,
-        trajectory_id,
-        setup.tools,
-        clock=setup.clock,
-        timing=setup.timing,
-        output_bytes_max=setup.output_bytes_max,
-    )
+    settling = settling_of(setup, trajectory_id, pen)
     sandbox = Sandbox(fork.allow, Lineage(cursor.places.inherited)) if fork is not None else None
     return Session(setup, record, Calls(setup, record, settling, sandbox), strict=True, fork=fork)
 

@@ -12,39 +12,37 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import orjson
 
-from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.assembly import Message
+from tracklog.producers.beginning import begin, begin_fork, go_on, start_of
 from tracklog.producers.bodies import json_of
 from tracklog.producers.bound import Bound
 from tracklog.producers.calls import Calls, Result
 from tracklog.producers.checkpoints import Checkpoints
-from tracklog.producers.cursor import describe
-from tracklog.producers.divergence import Divergence
+from tracklog.producers.contexts import Contexts
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.in_force import InForce
 from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, Reply, with_call_ids
+from tracklog.producers.notebook import Notebook
 from tracklog.producers.readings import Readings
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.reply import replied
-from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
+from tracklog.producers.sameness import same_end, same_sent
 from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall
 from tracklog.producers.spend import exhausted
+from tracklog.producers.timers import Timers
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
-from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import SessionMisused
 from tracklog.schemas.values import Ending, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
-
-RULE_VERSION: Final = "session/1"
 
 T = TypeVar("T")
 
@@ -66,20 +64,14 @@ class Session:
         self._record = record
         self._calls = calls
         self._fork = fork
-        self._checkpoints = checkpoints
-        self._journal = None if checkpoints is None else checkpoints.journal
-        self._assembly = Assembly(record.cursor.places, self._journal)
-        self._all_inherited = True
-        self._reading = Reading()
+        self._notebook = Notebook(record, checkpoints)
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
-        self._offered: bytes | None = None
         self._bound = Bound(self.call_tool)
-        self.fired: tuple[str, ...] = ()
-        """Timers that are due with the last context."""
-        self._timers: dict[str, int] = {}
+        self._timers = Timers(record, self._notebook)
+        self._contexts = Contexts(record, self._in_force, self._notebook, self._timers)
         self._replies = 0
-        self._readings = Readings(setup, record, self._journal)
+        self._readings = Readings(setup, record, self._notebook.journal)
         self.over = False
         """True when the end was reached."""
         self.memory: Any = None
@@ -102,6 +94,11 @@ class Session:
         return self._record.cursor.done
 
     @property
+    def fired(self) -> tuple[str, ...]:
+        """Timers that are due with the last context."""
+        return self._timers.fired
+
+    @property
     def prompt(self) -> str | None:
         """The prompt for the next context: the recorded one inside the record, then the one of the setup."""
         return self._in_force.shown.prompt
@@ -116,27 +113,14 @@ class Session:
 
         With `recall` it goes on where a turn was finished, and the record answers from there on.
         """
-        setup = self._setup
-        prompt = None if setup.prompt is None else await self._record.blob(setup.prompt, TEXT)
-        tools = await self._record.blob(setup.tools.schemas_json(), JSON) if len(setup.tools) else None
-        body = ev.TaskStarted(
-            driver=setup.driver,
-            task=await self._record.body(setup.task, TEXT),
-            agent=setup.agent,
-            model=setup.model.name if setup.model is not None else "",
-            sampling=setup.sampling,
-            prompt_template=prompt,
-            tool_schemas=tools,
-            budgets=setup.policy.budgets,
-            labels=setup.labels,
-            code_version=setup.code_version,
-        )
+        body = await start_of(self._setup, self._record)
         if recall is None:
-            seq = await self._begin(body)
+            seq = await begin(self._record, body, self._notebook.checkpoints)
             if self._fork is not None:
-                await self._start_fork(self._fork, body)
+                await begin_fork(self._record, body, self._fork, self._in_force)
         else:
-            seq = self._go_on(body, recall)
+            seq = go_on(self._record, body)
+            self._recall(recall)
         await self._in_force.open(seq)
         self._calls.stands = lambda: not self._in_force.own_tools
 
@@ -147,12 +131,8 @@ class Session:
         what is recorded after it. Everything that runs side by side is over by now. Raises InvalidEvent for a memory
         that is not JSON, BlobError, WorkspaceError.
         """
-        points = self._checkpoints
-        if points is None or not points.remembers or self.over:
-            return
-        with self._record.strand.ordered("the end of a turn"):
-            points.finished(memory, self._replies)
-            await points.when_due()
+        if not self.over:
+            await self._notebook.finish_turn(memory, self._replies)
 
     async def checkpoint(self) -> bool:
         """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
@@ -160,21 +140,7 @@ class Session:
         Inside the record, and in a session without a workspace or a memory, there is nothing to keep. Raises
         BlobError, WorkspaceError.
         """
-        points = self._checkpoints
-        if points is None or not self.live or self.over:
-            return False
-        return await points.take()
-
-    async def _start_fork(self, fork: Fork, body: ev.TaskStarted) -> None:
-        """The start of its own that a fork has beside the one that it inherits."""
-        if self._record.cursor.versions[-1][0].seq >= 0:
-            return
-        self._record.check_live("the start of a fork")
-        await fork.put(self._record)
-        await self._in_force.put()
-        body = body.model_copy(update={"origin": fork.origin, "inherited_turn": fork.turn})
-        place = await self._record.pen.append(body, turn=0, cause=-1, ext=fork.ext)
-        self._record.cursor.begin(place, body)
+        return not self.over and await self._notebook.checkpoint()
 
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
@@ -186,37 +152,7 @@ class Session:
         async def own_tools() -> bytes | None:
             return self._in_force.shown.versions.tools
 
-        self._messages = await self._build(messages, own_tools)
-
-    async def _build(
-        self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]
-    ) -> tuple[Mapping[str, Any], ...]:
-        plain, hashes = self._reading.read(messages)
-        with self._record.strand.ordered("a context"):
-            await self._record.take()
-            if self._checkpoints is not None and not self._checkpoints.remembers:
-                await self._checkpoints.when_due()
-            await self._fire()
-            for shown in await self._in_force.newly():
-                self._note("told")
-                if shown.prompt is not None:
-                    self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
-            self._offered = await offered()
-            if self._all_inherited and not self._record.cursor.inheriting:
-                self._all_inherited = False
-                self._assembly.restart()
-            for position in self._assembly.new(hashes):
-                seq = await self._hear(plain[position])
-                self._assembly.know(hashes[position], seq)
-            body = ev.ContextBuilt(
-                edits=self._assembly.build(hashes),
-                context_hash=context_hash(hashes, RULE_VERSION, self._offered),
-                messages=len(plain),
-                rule_version=RULE_VERSION,
-            )
-            self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=same_context)
-        return plain
+        self._messages = await self._contexts.build(messages, own_tools)
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
         """The model's reply to the last context: the recorded one, or a new one. Raises ModelError, Diverged."""
@@ -225,7 +161,7 @@ class Session:
             raise SessionMisused("a model call without a context", hint="await session.build_context(messages) first")
 
         async def ask() -> ModelAnswer:
-            tools = await self._in_force.definitions(self._offered)
+            tools = await self._in_force.definitions(self._contexts.offered)
             request = ModelRequest(messages, tools, self._in_force.shown.versions.sampling, self._replies)
             return await self._in_force.model.reply(request, on_token=on_token)
 
@@ -248,7 +184,7 @@ class Session:
             return None if text is None else (await self._record.blob(text, JSON)).hash
 
         self._bound.check()
-        plain = await self._build(messages, offered)
+        plain = await self._contexts.build(messages, offered)
         return await self._reply(lambda: ask(plain))
 
     async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
@@ -260,10 +196,10 @@ class Session:
         self._calls.tally.replied(body)
         self._bound.propose(body.tool_calls)
         for call in body.tool_calls:
-            self._note("proposed", call.call_id)
+            self._notebook.note("proposed", call.call_id)
         self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
-        self._assembly.know(seen_hash(named), seq)
+        self._contexts.know(named, seq)
         return body, Reply(named, body.tool_calls, body.stop_reason)
 
     def wrap(self, client: Any, **options: Any) -> Any:
@@ -289,7 +225,7 @@ class Session:
         """
         with self._record.strand.beside("a call"):
             result, seq = await self._calls.make(call)
-        self._assembly.know(seen_hash(result.message), seq)
+        self._contexts.know(result.message, seq)
         return result
 
     @overload
@@ -314,9 +250,9 @@ class Session:
         asked = "a message"
         with self._record.strand.ordered(asked):
             found = await self._record.received(asked, self._setup.timing.receive_wait_s)
-        self._note("heard")
+        self._notebook.note("heard")
         message = spoken_message(found.body.role, await self._record.whole(found.body.message))
-        self._assembly.know(seen_hash(message), found.seq)
+        self._contexts.know(message, found.seq)
         return message
 
     async def send(self, peer: str, text: str) -> None:
@@ -327,15 +263,7 @@ class Session:
 
     async def sleep_turns(self, turns: int, name: str) -> None:
         """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
-        if turns < 1 or name in self._timers:
-            raise SessionMisused(
-                f"a timer {name!r} over {turns} turns", hint="1 or more, under a name that no open timer has"
-            )
-        body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
-        with self._record.strand.ordered("a timer"):
-            await self._record.ordered(body, f"timer {name!r}", check=same_timer)
-        self._timers[name] = self.turn + turns
-        self._note("timer", name, self.turn + turns)
+        await self._timers.set(turns, name)
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
@@ -351,25 +279,7 @@ class Session:
 
     async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
         """A message that stands for the messages of these turns: the summary as it was once made, or made now."""
-        asked = f"a summary of turns {first_turn} to {last_turn}"
-        with self._record.strand.ordered(asked):
-            found = self._record.next_ordered(ev.Compacted, asked)
-            if found is None:
-                self._record.check_live(asked)
-                if self._checkpoints is not None:
-                    await self._checkpoints.take()
-                summary = await self._record.body(await summarize(), TEXT)
-                body = ev.Compacted(
-                    first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
-                )
-                seq = await self._record.write(body)
-            else:
-                body, seq = found.body, found.seq
-        if (body.first_turn, body.last_turn) != (first_turn, last_turn):
-            raise self._record.cursor.broken(Divergence(self.turn, seq, describe(body), asked))
-        message = {"role": "user", "content": await self._record.whole(body.summary)}
-        self._assembly.know(seen_hash(message), seq)
-        return message
+        return await self._contexts.compact(first_turn, last_turn, summarize)
 
     async def end(self, result: object = None, *, ending: Ending = Ending.COMPLETED, reason: str = "") -> None:
         """Ends the trajectory for good; it has ended when this returns. `result` is JSON.
@@ -387,56 +297,19 @@ class Session:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
 
-    async def _begin(self, body: ev.TaskStarted) -> int:
-        with self._record.strand.ordered("the start"):
-            points = self._checkpoints
-            if points is not None and self.live:
-                body = body.model_copy(update={"workspace": await points.start()})
-            seq = await self._record.ordered(body, "the start of a task", check=same_start)
-            if points is not None and self.live:
-                points.started(seq)
-        return seq
-
-    def _go_on(self, body: ev.TaskStarted, recall: Recall) -> int:
-        """Takes up what was remembered. Raises Diverged for another task or agent."""
-        start = self._record.cursor.start
-        assert start is not None
-        changed = same_start(start.body, body)
-        if changed:
-            asked = f"the start of a task (another {changed})"
-            raise self._record.cursor.broken(Divergence(start.turn, start.seq, describe(start.body), asked))
-        self._all_inherited = False
-        self._assembly.recall(recall.rows)
+    def _recall(self, recall: Recall) -> None:
+        """Takes up what was known where a turn was finished."""
+        self._contexts.recall(recall.rows)
         self._in_force.told = len(rows_of(recall.rows, "told"))
         self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
         self._readings.recall(rows_of(recall.rows, "observed"))
-        self._timers = {name: due for name, due in rows_of(recall.rows, "timer") if due > recall.turn}
+        self._timers.recall(rows_of(recall.rows, "timer"), recall.turn)
         for _ in rows_of(recall.rows, "heard"):
             self._record.cursor.mail.popleft()
         self._replies, self._record.turn = recall.replies, recall.turn
         if recall.seen is not None:
             self._record.strand.saw(recall.seen)
         self.memory = recall.memory
-        return start.seq
-
-    def _note(self, *row: str | int) -> None:
-        """What the session must know of again when it goes on from a checkpoint."""
-        if self._journal is not None:
-            self._journal.add(*row)
-
-    async def _fire(self) -> None:
-        self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
-        for name in self.fired:
-            del self._timers[name]
-            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=same_timer)
-
-    async def _hear(self, message: Message) -> int:
-        said = heard(message)
-        body = ev.MessageReceived(
-            peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
-        )
-        ext = {EXT_MESSAGE: said.shape} if said.shape else {}
-        return await self._record.ordered(body, describe(body), check=same_message, ext=ext)
 
     async def _ask(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, int]:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None

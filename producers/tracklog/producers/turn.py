@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tracklog.infra.blobs import BlobStore
 from tracklog.producers.assembly import Message
 from tracklog.producers.models import Model
 from tracklog.producers.policy import AllowAll, Policy
 from tracklog.producers.session import Reply, Result, Session
+from tracklog.producers.setup import Setup
 from tracklog.producers.tools import ToolSet
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import Ending
@@ -55,6 +57,11 @@ class Agent:
     talks_until: str | None = None
     """Of an agent that talks with somebody: a reply without calls waits for the next message, and one that holds this
     text is the last. None: a reply without calls is the end."""
+
+    def setup(self, task: str, blobs: BlobStore, **others: Any) -> Setup:
+        """What a session of this agent on a task is opened with; `others` are the further fields of Setup."""
+        parts = {"model": self.model, "tools": self.tools, "policy": self.policy, "prompt": self.prompt}
+        return Setup(agent=self.name, task=task, blobs=blobs, **{**parts, **others})
 
 
 Turn = Callable[[Session, Any], Awaitable[Any]]

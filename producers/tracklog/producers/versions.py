@@ -10,13 +10,14 @@ The task and the agent's name are no versions: with another one of these it is a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import orjson
 
 from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
 from tracklog.schemas.lifecycle import EXT_CODE
 from tracklog.schemas.values import BlobRef
 
@@ -47,6 +48,17 @@ class Versions(NamedTuple):
     def started(body: ev.TaskStarted) -> Versions:
         prompt, tools = _hash(body.prompt_template), _hash(body.tool_schemas)
         return Versions(body.model, prompt, tools, body.code_version, dict(body.sampling))
+
+    @staticmethod
+    def recorded(events: Iterable[Event]) -> Versions | None:
+        """Those that hold at the end of these events, None before a start."""
+        found: Versions | None = None
+        for event in events:
+            if isinstance(event.body, ev.TaskStarted):
+                found = Versions.started(event.body)
+            elif isinstance(event.body, ev.DriftCrossed) and found is not None:
+                found = found.crossed(event.body, event.envelope.ext)
+        return found
 
     def crossed(self, body: ev.DriftCrossed, ext: Mapping[str, str]) -> Versions:
         """These after a crossing that is recorded."""

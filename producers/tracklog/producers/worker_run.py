@@ -15,7 +15,7 @@ from tracklog.infra.log.ranges import read_range
 from tracklog.infra.settings import WorkerSettings
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.durable import durable
-from tracklog.producers.history import read_history
+from tracklog.producers.history import read_history, started_of
 from tracklog.producers.leash import Leash
 from tracklog.producers.model_patient import PatientModel
 from tracklog.producers.producer import EventProducer
@@ -131,17 +131,13 @@ class Runner:
         model = agent.model
         if model is not None:
             model = PatientModel(model, self.settings.model_wait_s, clock=self.clock, check=leash.check)
-        return Setup(
-            agent=agent.name,
-            task=task,
-            blobs=self.blobs,
+        return agent.setup(
+            task,
+            self.blobs,
             clock=self.clock,
             entropy=self.entropy,
             driver=Driver.WORKER,
             model=model,
-            tools=agent.tools,
-            policy=agent.policy,
-            prompt=agent.prompt,
             labels=start.labels,
             repeats_max=self.settings.repeats_max,
             timing=replace(self.timing, receive_wait_s=0.0),
@@ -155,10 +151,10 @@ class Runner:
                 body, tenant, inbox_id = found
                 return body, tenant, (inbox_id, kept.submitted)
         _, accepted = await asyncio.to_thread(read_history, self.log, self.topics.events, trajectory_id)
-        for event, _ in accepted:
-            if isinstance(event.body, ev.TaskStarted):
-                return event.body, None, None
-        raise InputError(f"nothing says what trajectory {trajectory_id!r} is to do", hint="submit its task again")
+        started = started_of(event for event, _ in accepted)
+        if started is None:
+            raise InputError(f"nothing says what trajectory {trajectory_id!r} is to do", hint="submit its task again")
+        return started, None, None
 
     def _submit_at(self, partition: int, offset: int) -> tuple[ev.TaskStarted, str, InboxId] | None:
         for record in read_range(self.log, self.topics.inbox, partition, offset, offset + 1):

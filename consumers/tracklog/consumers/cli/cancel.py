@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
+from tracklog.consumers.cli.ask_many import MOST, ask_many
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.tell_asked import MOST, tell_asked
-from tracklog.consumers.tasking import ask_all, chosen, opened_client
+from tracklog.consumers.tasking import chosen
 
 app = new_app()
 
@@ -34,9 +33,4 @@ def cancel(
       tracklog cancel --where 'labels.team == "north"' --dry-run
     """
     wanted = chosen(run.settings, ids or [], where, most)
-    if dry_run:
-        tell_asked(run, "would cancel", wanted, {})
-        return
-    with opened_client(run.settings) as client:
-        asked = asyncio.run(ask_all(wanted, lambda one: client.cancel(one, reason)))
-    tell_asked(run, "asked to cancel", asked.asked, asked.failed)
+    ask_many(run, "cancel", wanted, lambda client, one: client.cancel(one, reason), dry_run=dry_run)

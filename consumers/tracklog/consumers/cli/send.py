@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tracklog.consumers.cli.ask_many import tell_asked
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.tell_asked import tell_asked
 from tracklog.consumers.tasking import opened_client
 
 app = new_app()
