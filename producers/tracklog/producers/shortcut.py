@@ -55,9 +55,12 @@ class Shortcut:
     passed: Sequence[Passed]
     recall: Recall
 
-    def needed(self, one: Passed, seq: int) -> bool:
-        """Whether opening a session needs this event."""
-        return one.read or seq > self.recall.until or any(call.seq == seq for call in self.state.calls.values())
+    @property
+    def needed(self) -> list[int]:
+        """Seqs of the passed events that opening a session needs."""
+        calls = {call.seq for call in self.state.calls.values()}
+        until = self.recall.until
+        return [seq for seq, one in enumerate(self.passed) if one.read or seq > until or seq in calls]
 
 
 def find_shortcut(trajectory_id: str, records: Sequence[Record], blobs: BlobStore) -> Shortcut | None:
@@ -155,4 +158,3 @@ def _decode(record: Record) -> Event | None:
         return decode_event(record.key, record.value, record.headers)
     except ForeignRecord:
         return None
-

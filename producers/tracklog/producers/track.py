@@ -87,12 +87,9 @@ class Track:
             return
         kept = [self._kept.popleft() for _ in range(found.at + 1)]
         self.state, self.shortcut, self._history = found.state, found, []
-        for seq, one in enumerate(found.passed):
-            record = kept[one.at]
-            if found.needed(one, seq):
-                self._history.append((decode_event(record.key, record.value, record.headers), _position(record)))
-            else:
-                self._passed[seq] = record
+        self._passed = {seq: kept[one.at] for seq, one in enumerate(found.passed)}
+        for record in [self._passed.pop(seq) for seq in found.needed]:
+            self._history.append((decode_event(record.key, record.value, record.headers), _position(record)))
         last = len(found.passed)
         self._accepted = {seq: found.passed[seq].hash for seq in range(max(0, last - self._window), last)}
 
