@@ -9,12 +9,11 @@ happened and has no outcome. Leaving well releases it. Leaving with an error lea
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
 from tracklog.producers.divergence import Diverged
@@ -80,18 +79,17 @@ async def durable(
     `setup.workspace` are brought back first; raises WorkspaceError, BlobMissing, BlobAltered.
     """
     names = topics if topics is not None else Topics()
-    topic = names.events
-    blobs = setup.blobs if from_checkpoint else None
-    writer, ended = await _take_up(producer, trajectory_id, setup, owner, tenant, takes or (None, None), blobs)
+    claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
+    writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes or (None, None), from_checkpoint)
     if writer is None:
-        async with _over(producer, trajectory_id, ended, log, topic, setup, fork) as session:
+        async with _over(producer, trajectory_id, ended, log, names.events, setup, fork) as session:
             yield session
         return
     pen = WriterPen(writer, leash)
     try:
         taking = await _taking(pen, mailbox, setup, log, names.inbox)
         history = await _record_up_to(producer, await pen.standing())
-        begun = await begin_as(log, topic, trajectory_id, history, fork)
+        begun = await begin_as(log, names.events, trajectory_id, history, fork)
         check_recorded_drift(setup, history, writer.state)
         back = await reopened(setup, producer, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
@@ -129,19 +127,17 @@ async def _take_up(
     producer: EventProducer,
     trajectory_id: str,
     setup: Setup,
-    owner: str,
-    tenant: str | None,
+    claim: Callable[..., Awaitable[TrajectoryWriter]],
     takes: Takes,
-    blobs: BlobStore | None,
+    from_checkpoint: bool,
 ) -> tuple[TrajectoryWriter | None, History]:
     """The claim, and the record before it; no claim of what has ended."""
     try:
-        history = await producer.history(trajectory_id, from_checkpoint=blobs)
+        history = await producer.history(trajectory_id, from_checkpoint=setup.blobs if from_checkpoint else None)
         _check_driver(history.state, setup.driver)
         if history.state.task is not None and history.state.task.origin is not None:
             history = await producer.whole_history(trajectory_id)
         if not history.state.ended:
-            claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
             return await claim(inbox_id=takes[0], inbox_position=takes[1]), history
         history = await producer.whole_history(trajectory_id)
     except BaseException:
