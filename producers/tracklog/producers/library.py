@@ -21,12 +21,18 @@ __all__ = ["durable"]
 
 @asynccontextmanager
 async def durable(
-    trajectory_id: str, setup: Setup, *, at: Connection | None = None, tenant: str | None = None
+    trajectory_id: str,
+    setup: Setup,
+    *,
+    at: Connection | None = None,
+    tenant: str | None = None,
+    from_checkpoint: bool = False,
 ) -> AsyncIterator[Session]:
     """A session on the trajectory, new or as its record says.
 
     `at` is a connection that sessions share; without one the session has its own, as the settings of the process
-    say. Raises what `connected` and `opened` raise. Left with an error, the trajectory stays resumable.
+    say. `from_checkpoint` is for programs that go on from `session.memory` alone, as `run_turns` does. Raises what
+    `connected` and `opened` raise. Left with an error, the trajectory stays resumable.
     """
     async with AsyncExitStack() as stack:
         here = at if at is not None else await stack.enter_async_context(connected())
@@ -37,5 +43,6 @@ async def durable(
             setup=here.completed(setup),
             topics=here.topics,
             tenant=tenant if tenant is not None else here.tenant,
+            from_checkpoint=from_checkpoint,
         )
         yield await stack.enter_async_context(session)
