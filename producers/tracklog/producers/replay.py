@@ -71,7 +71,7 @@ async def replay(
     ended = any(isinstance(event.body, ev.TaskEnded) for event in history) and not cursor.cancelled
     fork = Fork.recorded(history)
     if rule is None:
-        rule = imported_rule(history, setup.blobs) if cursor.imported else SESSION_RULE
+        rule = imported_rule(history, setup.store) if cursor.imported else SESSION_RULE
     pen = _NoPen(cursor, ended and not cursor.imported)
     session, total = _session(setup, trajectory_id, pen, cursor, fork, rule, again), cursor.left
     divergence = await _run(session, program, cursor)
@@ -116,7 +116,7 @@ def _session(
         trajectory_id,
         cursor,
         pen,
-        setup.blobs,
+        setup.store,
         body_inline_bytes_max=setup.body_inline_bytes_max,
         rule=rule,
         asking=Asking(cursor, again),
