@@ -14,7 +14,8 @@ from pydantic_core import PydanticUndefined
 from scripts.page import write_or_check
 from tracklog.infra import settings_sections
 from tracklog.infra.settings import env_name
-from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Section, Settings
+from tracklog.infra.settings_kafka import KAFKA_OPTIONS_FIXED
+from tracklog.infra.settings_sections import Section, Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 KINDS = {"bool": "true or false", "str": "text", "int": "whole number", "float": "number"}

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from tracklog.infra.settings_kafka import KAFKA_OPTIONS_FIXED
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -19,27 +20,6 @@ from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 HOME_DEFAULT: Final = ".tracklog"
 LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
-
-KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
-    "bootstrap.servers": "it comes from `log.url`",
-    "metadata.broker.list": "it comes from `log.url`",
-    "delivery.timeout.ms": "set `writer.delivery_timeout_s`",
-    "message.timeout.ms": "set `writer.delivery_timeout_s`",
-    "message.max.bytes": "set `topics.max_message_bytes`",
-    "queue.buffering.max.messages": "set `writer.queue_records_max`",
-    "acks": "an acknowledgement by fewer replicas is no barrier",
-    "request.required.acks": "an acknowledgement by fewer replicas is no barrier",
-    "enable.idempotence": "without it a retry can overtake what it repeats",
-    "partitioner": "another partitioner would split a trajectory over two partitions",
-    "transactional.id": "nothing of Tracklog's uses transactions",
-    "isolation.level": "readers see committed records only",
-    "auto.offset.reset": "every assignment sets its offset",
-    "enable.auto.commit": "state and position are stored together, never apart",
-    "enable.auto.offset.store": "state and position are stored together, never apart",
-    "allow.auto.create.topics": "topics are created by `tracklog topics apply` and checked",
-    "group.id": "it is made from `prefix`",
-}
-"""Client options that carry a guarantee or have a setting of their own: refused in `[kafka]`, and why."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -255,6 +235,19 @@ class WorkerSettings(Section):
     """The same when the group takes a partition away. The other members wait meanwhile."""
 
 
+class CheckpointSettings(Section):
+    """How often sessions keep where they are, and where a worker's trajectories have their files."""
+
+    failures_a_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """How often a process that runs sessions is expected to die. With the measured pause of a checkpoint it says how
+    often one is taken (`tracklog cadence`): the more failures, the less work is done again, and the more checkpoints
+    are paid for. 0 takes none by time; one every 50 turns stays."""
+    workspaces: str = f"{HOME_DEFAULT}/workspaces"
+    """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
+    it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
+    no workspace."""
+
+
 class ProjectionSettings(Section):
     """The views in Redis: how much of each trajectory they keep."""
 
@@ -325,6 +318,7 @@ class Settings(Section):
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
     worker: WorkerSettings = WorkerSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 
     @model_validator(mode="before")
@@ -337,6 +331,7 @@ class Settings(Section):
         home = filled.get("home", HOME_DEFAULT)
         _fill(filled, "log", url=f"sqlite:{home}/log.db")
         _fill(filled, "blobs", url=f"{home}/blobs")
+        _fill(filled, "checkpoints", workspaces=f"{home}/workspaces")
         log = filled["log"]
         log_url = log.url if isinstance(log, LogSettings) else log["url"] if isinstance(log, Mapping) else ""
         if not str(log_url).startswith("kafka://"):

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,9 +18,11 @@ from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
+from tracklog.infra.settings import Settings
 from tracklog.producers.agents import load_agent
 from tracklog.producers.turn import Agent
 from tracklog.producers.worker import Worker
+from tracklog.producers.worker_files import WorkerFiles, has_files
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.errors import InputError, TracklogError
 
@@ -63,6 +66,7 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
 async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> None:
     stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
     async with producer_of(settings, log) as producer:
+        files = await asyncio.to_thread(_files, settings, agents)
         runner = Runner(
             log=log,
             producer=producer,
@@ -73,6 +77,9 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> Non
             entropy=SystemEntropy(),
             name=owner,
             settings=settings.worker,
+            files=files,
+            failures_a_day=settings.checkpoints.failures_a_day,
+            body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
         made.partition_loop.on_outage = lambda error: _tell_outage(run, error)
@@ -80,7 +87,21 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> Non
             loop.add_signal_handler(number, stop.set)
         group = settings.topic_names.group(settings.worker.group)
         run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
-        await made.run(stop)
+        try:
+            await made.run(stop)
+        finally:
+            if files is not None:
+                await asyncio.to_thread(files.close)
+
+
+def _files(settings: Settings, agents: dict[str, Agent]) -> WorkerFiles | None:
+    """Where their files are; None when no agent has any."""
+    root = settings.checkpoints.workspaces
+    if not root or not any(map(has_files, agents.values())):
+        return None
+    files = WorkerFiles(Path(root), SystemEntropy().nonce().hex())
+    files.open()
+    return files
 
 
 def _tell_outage(run: Run, error: TracklogError | None) -> None:
