@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from tracklog.infra.settings_sections import (
     BlobSettings,
+    DispatchSettings,
     KafkaSettings,
     LogSettings,
     LoopSettings,
@@ -38,6 +39,7 @@ from tracklog.schemas.errors import SettingsError
 
 __all__ = [
     "BlobSettings",
+    "DispatchSettings",
     "KafkaSettings",
     "LogSettings",
     "LoopSettings",

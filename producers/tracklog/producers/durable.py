@@ -129,7 +129,7 @@ async def durable(
 async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
     own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
-    taking = Taking(pen, own)
+    taking = Taking(pen, own, setup.clock)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)
@@ -247,6 +247,7 @@ def _session(
     if back is not None and isinstance(pen, WriterPen):
         points = back.checkpoints(setup, record, pen, events)
     calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
+    calls.dispatched.recall(events)
     session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
     session.notes = () if back is None else tuple(back.notes)
     return session, record
@@ -337,7 +338,9 @@ async def _obey(pen: WriterPen, cancelled: Cancelled) -> None:
     if not state.ended and not state.open_intents:
         reason = cancelled.message[:TEXT_FIELD_CHARS_MAX]
         await pen.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=reason), turn=state.turn, cause=None)
-    await pen.release("cancelled", parked=Parked.DOUBT if state.open_intents else None)
+    places = {call.place for call in state.open_intents.values()}
+    parked = Parked.DOUBT if Place.INLINE in places else Parked.OUTCOME if places else None
+    await pen.release("cancelled", parked=parked)
 
 
 async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:

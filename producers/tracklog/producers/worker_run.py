@@ -140,7 +140,8 @@ class Runner:
             model=model,
             labels=start.labels,
             repeats_max=self.settings.repeats_max,
-            timing=replace(self.timing, receive_wait_s=0.0),
+            dispatches=self.settings.dispatches,
+            timing=replace(self.timing, receive_wait_s=0.0, outcome_wait_s=self.settings.outcome_wait_s),
         )
 
     async def _start(self, trajectory_id: str, kept: Kept) -> tuple[ev.TaskStarted, str | None, Takes | None]:

@@ -36,6 +36,7 @@
     |   +-- SessionWaits          nothing is wrong: somebody else must speak first
     |   |   +-- ApprovalNeeded    a held call waits for a decision
     |   |   +-- NothingReceived   a message is waited for
+    |   |   +-- OutcomeAwaited    a dispatcher has not said yet what became of a call
     |   +-- Cancelled             somebody cancelled the trajectory
     |   +-- Moved                 its worker leaves; another one goes on with it
     |   +-- Stuck                 the same call with the same arguments, again and again
@@ -205,6 +206,9 @@ class ApprovalNeeded(SessionWaits): ...
 
 
 class NothingReceived(SessionWaits): ...
+
+
+class OutcomeAwaited(SessionWaits): ...
 
 
 class Cancelled(SessionError): ...

@@ -58,6 +58,7 @@ class Parked(StrEnum):
     MOVED = "moved"
     APPROVAL = "approval"
     MESSAGE = "message"
+    OUTCOME = "outcome"
     PERSON = "person"
     DOUBT = "doubt"
     DIVERGED = "diverged"

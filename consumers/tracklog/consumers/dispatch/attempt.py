@@ -93,9 +93,7 @@ class Desk(Protocol):
 class Attempting:
     """Of one call. `tool` None: no tool of that name is here, so nothing is sent or probed."""
 
-    def __init__(
-        self, call: OpenCall, tool: Tool | None, desk: Desk, *, grace_s: float, output_bytes_max: int
-    ) -> None:
+    def __init__(self, call: OpenCall, tool: Tool | None, desk: Desk, *, grace_s: float, output_bytes_max: int) -> None:
         self._call = call
         self._tool = tool
         self._desk = desk

@@ -36,6 +36,7 @@ from tracklog.schemas.envelope import LedgerEnvelope
 from tracklog.schemas.errors import BlobError, LogError, LogUnavailable
 from tracklog.schemas.inbox import Outcome
 from tracklog.schemas.ledger import LedgerBody
+from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, InboxId, ResultStatus
 
@@ -79,6 +80,7 @@ class Dispatcher:
         name: str,
         settings: DispatchSettings,
         loop_settings: LoopSettings,
+        body_inline_bytes_max: int = BODY_INLINE_BYTES_MAX,
         framing: Framing = single_object,
         told: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -89,9 +91,10 @@ class Dispatcher:
         self.clock = clock
         self.name = name
         self.nonce: Final = entropy.nonce()
-        """Of this start of the process: a name is not enough, for a frozen process and the one in its place share it."""
+        """Of this start of the process; a frozen process and the one in its place may share a name."""
         self._settings = settings
         self._told = told
+        self._inline_bytes_max = body_inline_bytes_max
         self.turns: Final = Turns(clock)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
         self._poster = Poster(log, topics, clock=clock, framing=framing)
@@ -301,7 +304,7 @@ class Dispatcher:
 
     async def _body(self, output: str, whole: str | None) -> Body:
         if whole is None:
-            return await asyncio.to_thread(body_of, output, self._blobs, self._settings.body_inline_bytes_max, TEXT)
+            return await asyncio.to_thread(body_of, output, self._blobs, self._inline_bytes_max, TEXT)
         return await asyncio.to_thread(delivered_body, output, whole, self._blobs, TEXT)
 
     def _at(self, call: OpenCall) -> int:

@@ -88,7 +88,9 @@ class DispatchPartitions:
                 continue
             opened += [one for call_id, one in after.calls.items() if call_id not in before.calls]
             closed += [one.hash for call_id, one in before.calls.items() if call_id not in after.calls]
-            escalated += [one.hash for one in after.calls.values() if one.escalated and one not in before.calls.values()]
+            escalated += [
+                one.hash for one in after.calls.values() if one.escalated and one not in before.calls.values()
+            ]
             if after.cancelled and not before.cancelled and record.key is not None:
                 cancelled.append(record.key.decode())
         self._on_news(partition, News(position, tuple(opened), tuple(closed), tuple(escalated), tuple(cancelled)))
