@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.dispatching import dispatched, dispatching, new_dispatcher
 from tests.support.ledger import ledger
-from tests.support.sessions import World, ScriptedModel, asks, new_world, says
+from tests.support.sessions import ScriptedModel, World, asks, new_world, says
 from tracklog.infra.clock import SystemClock
 from tracklog.producers.settle import Timing
 from tracklog.schemas import events as ev
@@ -39,10 +39,11 @@ async def test_each_class_is_performed_by_the_dispatcher_and_its_result_comes_by
         await world.run(model, **_dispatching(world))
     # then every call was intended for a dispatcher, made once, and its result taken from the inbox
     assert {one.place for one in world.bodies(ev.ToolIntent)} == {Place.DISPATCH}
-    results = [event for event in world.events() if isinstance(event.body, ev.ToolResult)]
-    assert {one.body.status for one in results} == {ResultStatus.OK}
-    assert {one.body.settled for one in results} == {Settled.DIRECT}
-    assert all(one.envelope.inbox_id is not None for one in results)
+    results = world.bodies(ev.ToolResult)
+    assert {(one.status, one.settled) for one in results} == {(ResultStatus.OK, Settled.DIRECT)}
+    taken = [event.envelope.inbox_id for event in world.events() if event.name == "ToolResult"]
+    assert len(taken) == len(classes)
+    assert None not in taken
     assert world.ran == {f"call-{one}": 1 for one in classes}
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from tracklog.infra.settings_roles import DispatchSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
-    DispatchSettings,
     KafkaSettings,
     LogSettings,
     LoopSettings,
@@ -22,7 +22,6 @@ from tracklog.infra.settings_sections import (
     RegistrySettings,
     Settings,
     TopicSettings,
-    WorkerSettings,
     WriterSettings,
 )
 from tracklog.infra.settings_sources import (
