@@ -72,5 +72,5 @@ class Dispatched:
         raise OutcomeAwaited(
             f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is with the "
             f"dispatchers, and nothing was heard within {self._timing.outcome_wait_s:g} s",
-            hint="does a dispatcher run (tracklog dispatch MODULE)? Open its session again later; a worker does so itself",
+            hint="does a dispatcher run (tracklog dispatch MODULE)? Open its session later; a worker does so itself",
         )
