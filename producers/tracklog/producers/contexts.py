@@ -17,9 +17,12 @@ from tracklog.producers.timers import Timers
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 
-__all__ = ["Contexts"]
+__all__ = ["EXT_TOOLS", "Contexts"]
 
 RULE_VERSION: Final = "session/1"
+EXT_TOOLS: Final = "tools"
+"""In `ext` of a ContextBuilt: the hash of the tools it was offered with, "" for none, when they are not those of the
+versions that hold."""
 
 Plain = tuple[Mapping[str, Any], ...]
 
@@ -57,7 +60,7 @@ class Contexts:
                 self._notebook.note("told")
                 if shown.prompt is not None:
                     self.know({"role": "system", "content": shown.prompt}, shown.place)
-            self.offered = await offered()
+            self.offered, own = await offered(), self._in_force.shown.versions.tools
             if self._all_inherited and not self._record.cursor.inheriting:
                 self._all_inherited = False
                 self._assembly.restart()
@@ -71,7 +74,8 @@ class Contexts:
                 rule_version=RULE_VERSION,
             )
             self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=same_context)
+            ext = {} if self.offered == own else {EXT_TOOLS: self.offered.hex() if self.offered is not None else ""}
+            await self._record.ordered(body, describe(body), check=same_context, ext=ext)
         return plain
 
     async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
