@@ -10,11 +10,9 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
-from tracklog.producers.assembly import seen_hash
 from tracklog.producers.contexts import EXT_TOOLS
 from tracklog.producers.history import read_history
-from tracklog.producers.importers.plan import RECORDED
-from tracklog.producers.importers.transcript import seen as seen_in_recording
+from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.lineage import read_inherited
 from tracklog.producers.messages import Messages
 from tracklog.producers.versions import Versions
@@ -62,7 +60,7 @@ class Turns:
         self.contexts: dict[int, Context] = {}
         """By turn."""
         self._messages = Messages(blobs)
-        self._seen: dict[tuple[bool, Place], bytes] = {}
+        self._seen: dict[Place, bytes] = {}
         self._walked = -1, dict[str, tuple[MessageRef, ...]]()
         self._walk()
 
@@ -106,7 +104,7 @@ class Turns:
 
     def hashes(self, context: Context) -> list[bytes]:
         """Of its messages. Raises what reading their blobs raises, and InvalidEvent."""
-        return [self._hash(one, context.body.rule_version == RECORDED) for one in self.refs(context)]
+        return [self._hash(one) for one in self.refs(context)]
 
     def recomputed(self, context: Context) -> bytes:
         """What `context_hash` must be. Raises as `hashes` does."""
@@ -132,11 +130,10 @@ class Turns:
         except (BlobMissing, BlobAltered, InvalidEvent) as error:
             return SeenMessage(trajectory_id, seq, None, error.message)
 
-    def _hash(self, place: Place, recorded: bool) -> bytes:
-        if (recorded, place) not in self._seen:
-            message = self._messages.at(*place)
-            self._seen[recorded, place] = seen_in_recording(message) if recorded else seen_hash(message)
-        return self._seen[recorded, place]
+    def _hash(self, place: Place) -> bytes:
+        if place not in self._seen:
+            self._seen[place] = seen_hash(self._messages.at(*place))
+        return self._seen[place]
 
     @cached_property
     def _versions(self) -> list[tuple[int, Versions]]:

@@ -9,7 +9,6 @@ Compacted                   the summary
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -17,13 +16,14 @@ import orjson
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.cursor import came
+from tracklog.producers.importers.rebuild import Retelling
 from tracklog.producers.importers.shape import EXT_MESSAGE, content_value, reshaped
-from tracklog.producers.importers.transcript import answer_message, spoken_message
+from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.models import with_call_ids
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InvalidEvent
-from tracklog.schemas.values import BlobRef, Body, Driver, Role
+from tracklog.schemas.values import Body, Driver, Role
 
 __all__ = ["Messages"]
 
@@ -34,11 +34,9 @@ class Messages:
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
         self._events: dict[tuple[str, int], Event] = {}
-        self._imported: set[str] = set()
+        self._imported: dict[str, Retelling] = {}
         self._replies: dict[tuple[str, str], int] = {}
         """By call, the seq of the reply that asks for it."""
-        self._recorded: dict[tuple[str, str], tuple[str, str]] = {}
-        """By call of an import, the id and the tool that the recording has."""
         self._built: dict[tuple[str, int], dict[str, Any]] = {}
 
     def take(self, event: Event) -> None:
@@ -46,7 +44,7 @@ class Messages:
         own, body = event.envelope.trajectory_id, event.body
         self._events[own, event.envelope.seq] = event
         if isinstance(body, ev.TaskStarted) and body.driver is Driver.IMPORT:
-            self._imported.add(own)
+            self._imported[own] = Retelling(self._blobs)
         elif isinstance(body, ev.ModelReplied):
             self._replies.update(((own, call.call_id), event.envelope.seq) for call in body.tool_calls)
 
@@ -67,54 +65,34 @@ class Messages:
 
     def of(self, event: Event) -> dict[str, Any] | None:
         """The message that an event is, None for one that is none."""
-        body = event.body
+        own, body = event.envelope.trajectory_id, event.body
+        if own in self._imported:
+            if isinstance(body, ev.ToolResult):
+                self.at(own, self._replies[own, body.call_id])  # which says what the recording calls it
+            return self._imported[own].message(event)
         if isinstance(body, ev.TaskStarted):
-            return None if body.prompt_template is None else self._shaped(event, self._prompt(body.prompt_template))
+            return None if body.prompt_template is None else self._system(body.prompt_template.hash)
         if isinstance(body, ev.DriftCrossed):
-            return None if body.new_prompt is None else _system(self._blobs.get(body.new_prompt.hex()).decode())
+            return None if body.new_prompt is None else self._system(body.new_prompt)
         if isinstance(body, ev.MessageReceived):
             return self._heard(event, body)
         if isinstance(body, ev.ModelReplied):
-            return self._reply(event.envelope.trajectory_id, body)
+            return with_call_ids(orjson.loads(self._text(body.reply)), body.tool_calls)
         if isinstance(body, ev.ToolResult):
-            return self._result(event, body)
+            return {"role": "tool", "tool_call_id": body.call_id, "content": body.output.text}
         if isinstance(body, ev.Compacted):
-            return spoken_message(Role.USER, whole_text(body.summary, self._blobs))
+            return spoken_message(Role.USER, self._text(body.summary))
         return None
 
-    def _prompt(self, ref: BlobRef) -> dict[str, Any]:
-        return _system(content_value(self._blobs.get(ref.hash.hex()).decode(), ref.media_type))
+    def _system(self, prompt: bytes) -> dict[str, Any]:
+        return spoken_message(Role.SYSTEM, self._blobs.get(prompt.hex()).decode())
 
     def _heard(self, event: Event, body: ev.MessageReceived) -> dict[str, Any]:
+        text = self._text(body.message)
         if came(event):
-            return spoken_message(body.role, whole_text(body.message, self._blobs))
-        return self._shaped(event, spoken_message(body.role, self._content(body.message)))
-
-    def _reply(self, own: str, body: ev.ModelReplied) -> dict[str, Any]:
-        message: dict[str, Any] = orjson.loads(whole_text(body.reply, self._blobs))
-        if own not in self._imported:
-            return with_call_ids(message, body.tool_calls)
-        recorded = message.get("tool_calls") or ()
-        for position, call in enumerate(body.tool_calls):
-            call_id = recorded[position]["id"] if recorded else call.call_id
-            self._recorded[own, call.call_id] = (call_id, call.tool)
-        return message
-
-    def _result(self, event: Event, body: ev.ToolResult) -> dict[str, Any]:
-        own = event.envelope.trajectory_id
-        if own not in self._imported:
-            return {"role": "tool", "tool_call_id": body.call_id, "content": body.output.text}
-        call = own, body.call_id
-        if call not in self._recorded:
-            self.at(own, self._replies[call])
-        return self._shaped(event, answer_message(*self._recorded[call], self._content(body.output)))
-
-    def _content(self, body: Body) -> object:
-        return content_value(whole_text(body, self._blobs), body.media_type)
-
-    def _shaped(self, event: Event, plain: Mapping[str, Any]) -> dict[str, Any]:
+            return spoken_message(body.role, text)
+        plain = spoken_message(body.role, content_value(text, body.message.media_type))
         return reshaped(plain, event.envelope.ext.get(EXT_MESSAGE, ""))
 
-
-def _system(content: object) -> dict[str, Any]:
-    return spoken_message(Role.SYSTEM, content)
+    def _text(self, body: Body) -> str:
+        return whole_text(body, self._blobs)
