@@ -72,8 +72,9 @@ async def decide(world: World, **words: Any) -> None:
 
 async def held(url: str) -> World:
     world = new_world(url)
-    with pytest.raises(ApprovalNeeded, match="'bookings"):
+    with pytest.raises(ApprovalNeeded, match="'bookings") as raised:
         await world.run(model(), policy=policy(HELD))
+    assert "tracklog approve trip-1 c1" in raised.value.hint
     return world
 
 
@@ -155,6 +156,18 @@ async def test_a_request_that_nobody_decided_in_time_is_refused(service: tuple[L
     assert (resolved.choice, resolved.approver) == (Choice.EXPIRE, EXPIRY)
     assert effects_of(url, "c1") == 0
     assert await clean(world, policy(HELD))
+
+
+async def test_a_decision_of_before_the_expiry_that_is_taken_after_it_counts(service: tuple[Ledger, str]) -> None:
+    _, url = service
+    world = await held(url)
+    await decide(world, person="ada", choice=Choice.APPROVE)
+    world.clock.advance(61.0)
+
+    await world.run(model(), policy=policy(HELD))
+
+    assert [body.choice for body in world.bodies(ev.ApprovalResolved)] == [Choice.APPROVE]
+    assert effects_of(url, "c1") == 1
 
 
 async def test_a_held_run_killed_at_any_append_asks_once_and_acts_once(service: tuple[Ledger, str]) -> None:

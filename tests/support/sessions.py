@@ -84,6 +84,8 @@ class World:
         self.points: list[str] = []
         self.trouble: Faults | None = None
         self.ran: Counter[str] = Counter()
+        self.from_checkpoint = False
+        self.notes: tuple[str, ...] = ()
         make_topics(self.new_log(), "tracklog", 2)
 
     def new_log(self) -> MemoryLog:
@@ -182,8 +184,9 @@ class World:
         setup = self.setup(model, **changes)
         async with (
             self.process() as (log, producer),
-            durable(producer, TRAJECTORY, log=log, setup=setup) as session,
+            durable(producer, TRAJECTORY, log=log, setup=setup, from_checkpoint=self.from_checkpoint) as session,
         ):
+            self.notes = session.notes
             await (program or built_in(setup))(session)
 
     async def crash(self, model: ScriptedModel, program: Program | None = None, **changes: Any) -> bool:

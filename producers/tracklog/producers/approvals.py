@@ -53,7 +53,8 @@ class Approvals:
             raise ApprovalNeeded(
                 f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is held "
                 f"by {decision.rule!r}",
-                hint="decide about it with Answers(...).decide(...), then open the session again",
+                hint=f"decide: tracklog approve {self._record.trajectory_id} {call.call_id} --as NAME (or "
+                "Answers.decide), then open the session again; a worker does so itself",
             )
         return resolved.body
 

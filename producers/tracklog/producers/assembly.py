@@ -6,6 +6,7 @@ already (a reply, a result, what was said before) are named by that event; the o
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -17,6 +18,7 @@ import orjson
 
 from tracklog.producers.importers.shape import content_of, shape_of
 from tracklog.producers.importers.transcript import spoken_message
+from tracklog.producers.journal import Journal, edited, edits_row
 from tracklog.producers.places import Places
 from tracklog.schemas.context import message_hash
 from tracklog.schemas.errors import InvalidEvent
@@ -43,9 +45,10 @@ class Heard(NamedTuple):
 class Assembly:
     """The events that hold messages, and the last context."""
 
-    def __init__(self, places: Places | None = None) -> None:
+    def __init__(self, places: Places | None = None, journal: Journal | None = None) -> None:
         self._places = places if places is not None else Places("")
         self._events: dict[bytes, list[int]] = {}
+        self._journal = journal
         self._before: list[bytes] = []
         """The messages of the last context, and beside it where each is."""
         self._at: list[int] = []
@@ -55,10 +58,25 @@ class Assembly:
     def know(self, seen: bytes, place: int) -> None:
         """The event at this place holds the message with this hash."""
         self._events.setdefault(seen, []).append(place)
+        if self._journal is not None:
+            self._journal.add("know", b64encode(seen).decode(), place)
 
     def restart(self) -> None:
         """The next context is no edit of the last one: a fork names all that it inherits."""
         self._before, self._at, self._said = [], [], Counter()
+
+    def recall(self, rows: Sequence[Any]) -> None:
+        """Takes in what a journal has of an assembly."""
+        holds: dict[int, bytes] = {}
+        context: tuple[int, ...] = ()
+        for what, *row in rows:
+            if what == "know":
+                holds[row[1]] = b64decode(row[0])
+                self._events.setdefault(holds[row[1]], []).append(row[1])
+            elif what == "edits":
+                context = edited(context, row[0])
+        self._before, self._at = [holds[seq] for seq in context], list(context)
+        self._said = Counter(self._before)
 
     def new(self, hashes: Sequence[bytes]) -> list[int]:
         """Positions of the messages that no event holds; a message said twice has two events."""
@@ -84,7 +102,10 @@ class Assembly:
             self._said = Counter(hashes)
             self._at = self._taken(steps)
         self._before = list(hashes)
-        return tuple(edit for step in steps for edit in self._edits(step))
+        edits = tuple(edit for step in steps for edit in self._edits(step))
+        if self._journal is not None:
+            self._journal.add("edits", edits_row(edits))
+        return edits
 
     def _edits(self, step: _Step) -> Iterator[ContextEdit]:
         """One edit, or one for each trajectory whose events are added."""

@@ -22,6 +22,8 @@ DAY_S: Final = 86_400.0
 FAILURES_A_DAY: Final = 1.0
 PAUSE_S: Final = 0.05
 """Assumed until one was measured."""
+PAUSE_S_MIN: Final = 0.001
+"""Taken for a pause that is too short to be measured."""
 NEWEST: Final = 0.25
 """Weight of the newest pause; the earlier ones share the rest."""
 TURNS_MAX: Final = 50
@@ -71,6 +73,6 @@ class Cadence:
 
     def took(self, pause_s: float) -> None:
         """Takes in how long a checkpoint held up the work."""
-        first = self.measured == 0
+        first, pause_s = self.measured == 0, max(pause_s, PAUSE_S_MIN)
         self.pause_s = pause_s if first else NEWEST * pause_s + (1 - NEWEST) * self.pause_s
         self.measured += 1

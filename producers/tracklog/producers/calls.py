@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tracklog.producers.approvals import Approvals
+from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.pen import Pen
@@ -63,7 +64,14 @@ class Word:
 class Calls:
     """Of one session: those proposed by the model so far, and how to make them."""
 
-    def __init__(self, setup: Setup, record: Record, settling: Settling, sandbox: Sandbox | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        record: Record,
+        settling: Settling,
+        sandbox: Sandbox | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
         self._setup = setup
         self._record = record
         self._settling = settling
@@ -73,6 +81,8 @@ class Calls:
         self._words: dict[str, Word] = {}
         self._approvals = Approvals(record, setup.clock)
         self.tally: Final = Tally(record.cursor.recount, setup.clock)
+        self._earlier: set[str] = set()
+        self._checkpoints = checkpoints
         self.stands: Callable[[], bool] = lambda: False
         """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
         for tool in setup.tools:
@@ -87,9 +97,13 @@ class Calls:
             self._record.check_live("the same call again")
             raise self._repeats.stuck()
 
+    def recall(self, call_ids: Iterable[str]) -> None:
+        """Takes in the ids of replies before a checkpoint, whose calls were made then."""
+        self._earlier.update(call_ids)
+
     def unique(self, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
         """The calls of a new reply under ids that no earlier call of the trajectory has."""
-        taken, out = set(self._proposed), []
+        taken, out = {*self._earlier, *self._proposed}, []
         for call in calls:
             call_id, number = call.call_id, 1
             while call_id in taken:
@@ -208,13 +222,24 @@ class Calls:
         if tool is None:
             raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
         self._record.check_live(asked)
+        points = self._checkpoints
+        if points is None:
+            _, made = await self._perform(call, tool, word)
+            return made
+        async with points.around(tool.effect):
+            outcome, made = await self._perform(call, tool, word)
+        if tool.effect is Effect.LOCAL and not outcome.ran.known:
+            await points.take()
+        return made
+
+    async def _perform(self, call: ToolCall, tool: Tool, word: Word) -> tuple[Outcome, tuple[Result, int]]:
         intended_us = self._setup.clock.now_us()
         intent = await self._intent(call, tool, word)
         seq = await self._record.write(intent)
         await self._record.pen.confirm(seq)
         standing = Standing(intent, call.arguments, seq, self._record.turn, appended_us=intended_us)
         outcome = await self._settling.first(tool, standing)
-        return await self._close(call, outcome, standing.attempts)
+        return outcome, await self._close(call, outcome, standing.attempts)
 
     async def _intend_recorded(self, call: ToolCall, asked: str) -> tuple[Result, int]:
         """A call of a fork that is answered as one of its origin was: nobody's to run."""
@@ -288,6 +313,7 @@ def settling_of(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
         clock=setup.clock,
         timing=setup.timing,
         output_bytes_max=setup.output_bytes_max,
+        workspace=setup.workspace,
     )
 
 

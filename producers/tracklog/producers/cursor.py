@@ -40,6 +40,7 @@ ASIDE: Final = (
     ev.InDoubt,
     ev.Escalated,
     ev.DriftCrossed,
+    ev.CheckpointTaken,
     ev.CancelRequested,
 )
 """Written about a program's work, not asked for by it."""
@@ -64,11 +65,17 @@ Open = Recorded[ev.EventBody]
 
 class Cursor:
     """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order; what `places`
-    says that it inherits comes before them."""
+    says that it inherits comes before them.
 
-    def __init__(self, events: Iterable[Event], places: Places | None = None) -> None:
+    `after`: what is recorded up to there was given out to an earlier run, whose memory goes on.
+    """
+
+    def __init__(self, events: Iterable[Event], places: Places | None = None, *, after: int | None = None) -> None:
         own = tuple(events)
         self.places: Final = places if places is not None else Places(own[0].envelope.trajectory_id if own else "")
+        self.start: Recorded[ev.TaskStarted] | None = None
+        """What the trajectory was started with."""
+        self._after = after
         self.end = -1
         """Seq of the last own event that is recorded; what has a higher one is live."""
         self.turn = 0
@@ -225,8 +232,13 @@ class Cursor:
         if isinstance(body, ev.TaskStarted):
             aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
+            self.start = _typed(kept, body)
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
+        if self._after is not None and place <= self._after:
+            aside = True
+            if isinstance(body, ev.ModelReplied):
+                self.recount.passed(body)
         if aside:
             return
         self._open[kept.seq] = kept

@@ -19,6 +19,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
 from tracklog.producers.calls import Calls, result_body, settling_of
 from tracklog.producers.cursor import Cursor
+from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import Accepted, started_of
 from tracklog.producers.in_force import check_drift
@@ -30,6 +31,7 @@ from tracklog.producers.pen import EndedPen, Pen, WriterPen
 from tracklog.producers.places import Places
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
+from tracklog.producers.reopening import Reopened
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Standing
@@ -38,6 +40,7 @@ from tracklog.producers.taking import Taking
 from tracklog.producers.versions import Versions
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
     Cancelled,
     Fenced,
@@ -46,6 +49,7 @@ from tracklog.schemas.errors import (
     SessionError,
     TracklogError,
     UnknownSchema,
+    WriterError,
 )
 from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
@@ -69,6 +73,7 @@ async def durable(
     topics: Topics | None = None,
     owner: str = OWNER,
     tenant: str | None = None,
+    from_checkpoint: bool = False,
     fork: Fork | None = None,
     takes: tuple[InboxId, int] | None = None,
     leash: Leash | None = None,
@@ -82,6 +87,9 @@ async def durable(
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
+
+    `from_checkpoint` is for programs that go on from `session.memory` alone, as `run_turns` does. The files of
+    `setup.workspace` are brought back first; raises WorkspaceError, BlobMissing, BlobAltered.
     """
     names = topics if topics is not None else Topics()
     topic = names.events
@@ -92,25 +100,21 @@ async def durable(
         return
     pen = WriterPen(writer, leash)
     try:
-        own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, trajectory_id, clock=setup.clock)
-        taking = await _taking(pen, own, setup)
+        taking = await _taking(pen, mailbox, setup, log, names.inbox)
         history = await _record_up_to(producer, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
+        back = await _reopened(setup, trajectory_id, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(producer, await writer.confirm())
         producer.close_history(trajectory_id)
-        session, record = _session(setup, trajectory_id, history, pen, begun)
-        pen.places = record.cursor.places
+        session, record = _session(setup, trajectory_id, history, pen, begun, back)
         record.taking = taking
         taking.messages.clear()  # those are in the record that was read after them
-        await session.start()
-        try:
+        await session.start(back.recall)
+        async with _running(session, record):
             yield session
-            _check_finished(record)
-        finally:
-            session.close()
     except Cancelled as error:
         await _obey(pen, error)
         raise
@@ -122,9 +126,10 @@ async def durable(
     await pen.release()
 
 
-async def _taking(pen: WriterPen, mailbox: Mailbox, setup: Setup) -> Taking:
+async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
-    taking = Taking(pen, mailbox)
+    own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
+    taking = Taking(pen, own)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)
@@ -207,8 +212,22 @@ async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Acc
     return _Begun(fork, await asyncio.to_thread(read_lineage, log, topic, fork.origin))
 
 
+async def _reopened(
+    setup: Setup, trajectory_id: str, pen: Pen, history: Sequence[Accepted], begun: _Begun, from_checkpoint: bool
+) -> Reopened:
+    settling = settling_of(setup, trajectory_id, pen)
+    remembers = from_checkpoint and begun.fork is None  # what a fork inherits is gone through as a whole
+    recorded = [*begun.lineage.inherited, *_events(history)]
+    return await Reopened.of(setup, trajectory_id, recorded, settling, remembers=remembers)
+
+
 def _session(
-    setup: Setup, trajectory_id: str, history: Sequence[Accepted], pen: Pen, begun: _Begun
+    setup: Setup,
+    trajectory_id: str,
+    history: Sequence[Accepted],
+    pen: Pen,
+    begun: _Begun,
+    back: Reopened | None = None,
 ) -> tuple[Session, Record]:
     unknown = [event for event, _ in history if event.body is None]
     if unknown:
@@ -216,12 +235,25 @@ def _session(
             f"event {unknown[0].envelope.seq} of {trajectory_id!r} is a {unknown[0].name} of a version not known here",
             hint="go on with a Tracklog that knows it",
         )
+    events = _events(history)
+    recall = None if back is None else back.recall
     places = Places(trajectory_id, begun.lineage.inherited)
-    cursor = Cursor((event for event, _ in history), places)
+    cursor = Cursor(events, places, after=None if recall is None else recall.until)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
-    calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox)
-    return Session(setup, record, calls, fork=begun.fork), record
+    points = None
+    if isinstance(pen, WriterPen):
+        pen.places = places
+    if back is not None and isinstance(pen, WriterPen):
+        points = back.checkpoints(setup, record, pen, events)
+    calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
+    session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
+    session.notes = () if back is None else tuple(back.notes)
+    return session, record
+
+
+def _events(history: Sequence[Accepted]) -> list[Event]:
+    return [event for event, _ in history]
 
 
 async def _settle_all(
@@ -275,9 +307,28 @@ async def _standing(record: Record, call_id: str, call: Call, history: Sequence[
     )
 
 
-def _check_finished(record: Record) -> None:
-    """A program that leaves well before its record does has left something out."""
-    record.cursor.check_all_given("the end of the program")
+@asynccontextmanager
+async def _running(session: Session, record: Record) -> AsyncIterator[None]:
+    """Around the program. One that leaves well before its record does has left something out."""
+    try:
+        yield
+        record.cursor.check_all_given("the end of the program")
+        await session.checkpoint()
+    except Exception as error:
+        await _keep(session, error)
+        raise
+    finally:
+        session.close()
+
+
+async def _keep(session: Session, error: Exception) -> None:
+    """A checkpoint before the trajectory is let go of; the error is what is told."""
+    if isinstance(error, Diverged | WriterError | Cancelled):
+        return
+    try:
+        await session.checkpoint()
+    except TracklogError as also:
+        error.add_note(f"no checkpoint could be taken: {also}")
 
 
 async def _obey(pen: WriterPen, cancelled: Cancelled) -> None:

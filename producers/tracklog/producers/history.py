@@ -31,7 +31,7 @@ def read_history(log: Log, topic: str, trajectory_id: str) -> tuple[State, list[
     partition = partition_of(key, log.partition_count(topic))
     bounds = log.bounds(topic, partition)
     state, found = State(trajectory_id), list[Accepted]()
-    for record in read_range(log, topic, partition, bounds.first, bounds.end):
+    for record in read_range(log, topic, partition, bounds.first, bounds.end, bounds=bounds):
         if record.key != key:
             continue
         try:

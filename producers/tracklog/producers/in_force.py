@@ -88,7 +88,8 @@ class InForce:
         self._own = versions_of(setup)
         self._line: list[Shown] = []
         self._at = 0
-        self._told = 0
+        self.told = 0
+        """How many of the line `newly` has given."""
         self._due: Shown | None = None
         self._definitions: dict[bytes, tuple[Mapping[str, Any], ...]] = {}
 
@@ -139,8 +140,8 @@ class InForce:
         if self._record.cursor.done:
             await self._record.write_due()
         self.shown  # noqa: B018 - moves on to where the record is
-        told, self._told = self._told, self._at + 1
-        return self._line[told : self._told]
+        told, self.told = self.told, self._at + 1
+        return self._line[told : self.told]
 
     async def definitions(self, tools: bytes | None) -> tuple[Mapping[str, Any], ...]:
         """The tools with these schemas, as a model is told of them."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.port import Bounds, Log, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.codec import decode_inbox
 from tracklog.schemas.errors import ForeignRecord
@@ -98,17 +98,16 @@ class LogMailbox:
                 return bool(new)
 
     def _read(self) -> list[Incoming]:
-        end = self._log.bounds(self._topic, self._own()).end
-        found = [
-            one
-            for record in read_range(self._log, self._topic, self._partition, self._next, end)
-            if (one := self._mine(record)) is not None
-        ]
-        self._next = max(self._next, end)
+        bounds = self._bounds()
+        records = read_range(self._log, self._topic, self._partition, self._next, bounds.end, bounds=bounds)
+        found = [one for record in records if (one := self._mine(record)) is not None]
+        self._next = max(self._next, bounds.end)
         return found
 
     def _poll(self, timeout_s: float) -> list[Incoming]:
-        reader = self._log.reader(self._topic, {self._own(): self._next})
+        if self._partition < 0:
+            self._bounds()
+        reader = self._log.reader(self._topic, {self._partition: self._next})
         try:
             records = reader.poll(POLL_RECORDS_MAX, timeout_s)
             self._next = max(self._next, reader.position(self._partition))
@@ -116,11 +115,15 @@ class LogMailbox:
             reader.close()
         return [one for record in records if (one := self._mine(record)) is not None]
 
-    def _own(self) -> int:
-        if self._partition < 0:
+    def _bounds(self) -> Bounds:
+        """Of the own partition, which the first question finds."""
+        first = self._partition < 0
+        if first:
             self._partition = partition_of(self._key, self._log.partition_count(self._topic))
-            self._next = self._log.bounds(self._topic, self._partition).first
-        return self._partition
+        bounds = self._log.bounds(self._topic, self._partition)
+        if first:
+            self._next = bounds.first
+        return bounds
 
     def _mine(self, record: Record) -> Incoming | None:
         return incoming(record) if record.key == self._key else None

@@ -71,6 +71,19 @@ class WriterPen:
                 await self.writer.confirm()
                 self._confirmed = last
 
+    @property
+    def last(self) -> int:
+        """Seq of the last event that was appended."""
+        return self.writer.next_seq - 1
+
+    async def stand(self) -> State:
+        """The accepted state, everything appended so far included. Raises Fenced, Undecided."""
+        async with self._turns:
+            last = self.last
+            state = await self.writer.confirm()
+            self._confirmed = last
+        return state
+
     async def standing(self) -> State:
         """The state after everything appended so far, read back."""
         async with self._turns:

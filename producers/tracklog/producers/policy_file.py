@@ -13,8 +13,9 @@
     may_approve = ["ada"]
     expires_in_s = 86_400
 
-A condition that reads an argument which is not there does not fit. One that cannot be applied (a text compared
-with a number) refuses the call: nothing is let through by a mistake in a rule.
+Nothing is let through because a rule could not be asked. A condition whose answer rests on an argument that is not
+there grants nothing: its rule decides as if it fitted when it denies or holds, and is passed over when it allows. One
+that cannot be applied (a text compared with a number) refuses the call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pydantic import ValidationError
 from tracklog.producers.policy import Decision, Situation, deny
 from tracklog.producers.spend import Spend
 from tracklog.producers.tools import Tool
-from tracklog.schemas.condition import Condition
+from tracklog.schemas.condition import Condition, Missing
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Budgets, Ruling, ToolCall
@@ -97,10 +98,14 @@ class PolicyFile:
         }
         for rule in self._rules:
             try:
-                if rule.when is None or rule.when.matches(fields):
-                    return rule.decision
+                answer = True if rule.when is None else rule.when.answer(fields)
             except InputError as error:
                 return deny(f"{rule.name}: its condition cannot be applied: {error}"[:TEXT_FIELD_CHARS_MAX])
+            if answer is True:
+                return rule.decision
+            if isinstance(answer, Missing) and rule.decision.ruling is not Ruling.ALLOW:
+                words = f"{rule.decision.rule} ({answer.name}, which it rests on, is not there)"
+                return rule.decision._replace(rule=words[:TEXT_FIELD_CHARS_MAX])
         return self._default
 
     def _parsed(self, data: bytes) -> dict[str, Any]:

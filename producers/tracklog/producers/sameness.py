@@ -1,4 +1,7 @@
-"""What is not the same in two events: the recorded one and the one that a program asks for; "" for nothing."""
+"""Whether a program asks for what it asked for: recorded events compared with those it would write now. Pure.
+
+Each gives what is not as it was, "" for nothing.
+"""
 
 from __future__ import annotations
 

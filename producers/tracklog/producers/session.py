@@ -10,40 +10,39 @@ Calls and steps of one turn may run side by side. They are awaited before the ne
 
 from __future__ import annotations
 
-import inspect
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import orjson
 
-from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.assembly import Message
+from tracklog.producers.beginning import begin, begin_fork, go_on, start_of
 from tracklog.producers.bodies import json_of
 from tracklog.producers.bound import Bound
 from tracklog.producers.calls import Calls, Result
-from tracklog.producers.cursor import describe
-from tracklog.producers.divergence import Divergence
+from tracklog.producers.checkpoints import Checkpoints
+from tracklog.producers.contexts import Contexts
 from tracklog.producers.fork_start import Fork
-from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.in_force import InForce
+from tracklog.producers.journal import rows_of
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken, Reply, with_call_ids
+from tracklog.producers.notebook import Notebook
+from tracklog.producers.readings import Readings
 from tracklog.producers.record import JSON, TEXT, Record
-from tracklog.producers.sameness import same_context, same_end, same_message, same_sent, same_start, same_timer
+from tracklog.producers.reply import replied
+from tracklog.producers.sameness import same_end, same_sent
 from tracklog.producers.setup import Setup
+from tracklog.producers.snapshot import Recall
 from tracklog.producers.spend import exhausted
+from tracklog.producers.timers import Timers
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
-from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import SessionMisused
-from tracklog.schemas.values import Ending, ObservedKind, ToolCall
+from tracklog.schemas.values import Ending, ToolCall
 
 __all__ = ["Reply", "Result", "Session"]
-
-RULE_VERSION: Final = "session/1"
-NONCE_BITS: Final = 53
-"""Of a nonce that make a float: as many as its mantissa has."""
 
 T = TypeVar("T")
 
@@ -52,24 +51,33 @@ class Session:
     """Opened by `durable` and by `replay`. Its methods are called from one event loop."""
 
     def __init__(
-        self, setup: Setup, record: Record, calls: Calls, *, strict: bool = False, fork: Fork | None = None
+        self,
+        setup: Setup,
+        record: Record,
+        calls: Calls,
+        *,
+        strict: bool = False,
+        fork: Fork | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._setup = setup
         self._record = record
         self._calls = calls
         self._fork = fork
-        self._assembly = Assembly(record.cursor.places)
-        self._all_inherited = True
-        self._reading = Reading()
+        self._notebook = Notebook(record, checkpoints)
         self._messages: tuple[Mapping[str, Any], ...] | None = None
         self._in_force = InForce(setup, record, strict=strict)
-        self._offered: bytes | None = None
         self._bound = Bound(self.call_tool)
-        self.fired: tuple[str, ...] = ()
-        """Timers that are due with the last context."""
-        self._timers: dict[str, int] = {}
+        self._timers = Timers(record, self._notebook)
+        self._contexts = Contexts(record, self._in_force, self._notebook, self._timers)
         self._replies = 0
-        self._occurrences: Counter[tuple[ObservedKind, str]] = Counter()
+        self._readings = Readings(setup, record, self._notebook.journal)
+        self.over = False
+        """True when the end was reached."""
+        self.memory: Any = None
+        """What the last finished turn left (see `finish_turn`); None for a run that begins, or goes through it all."""
+        self.notes: tuple[str, ...] = ()
+        """What was not as it should be when the session was opened, in words."""
 
     @property
     def trajectory_id(self) -> str:
@@ -86,6 +94,11 @@ class Session:
         return self._record.cursor.done
 
     @property
+    def fired(self) -> tuple[str, ...]:
+        """Timers that are due with the last context."""
+        return self._timers.fired
+
+    @property
     def prompt(self) -> str | None:
         """The prompt for the next context: the recorded one inside the record, then the one of the setup."""
         return self._in_force.shown.prompt
@@ -95,40 +108,39 @@ class Session:
         """Which budget allows no further turn, in words; "" for none. Time is looked at before calls only."""
         return exhausted(self._setup.policy.budgets, self._calls.tally.before_turn(self.turn))
 
-    async def start(self) -> None:
-        """Records what is to be done, by which versions of what. Called by whoever opens the session."""
-        setup = self._setup
-        prompt = None if setup.prompt is None else await self._record.blob(setup.prompt, TEXT)
-        tools = await self._record.blob(setup.tools.schemas_json(), JSON) if len(setup.tools) else None
-        body = ev.TaskStarted(
-            driver=setup.driver,
-            task=await self._record.body(setup.task, TEXT),
-            agent=setup.agent,
-            model=setup.model.name if setup.model is not None else "",
-            sampling=setup.sampling,
-            prompt_template=prompt,
-            tool_schemas=tools,
-            budgets=setup.policy.budgets,
-            labels=setup.labels,
-            code_version=setup.code_version,
-        )
-        with self._record.strand.ordered("the start"):
-            seq = await self._record.ordered(body, "the start of a task", check=same_start)
-        if self._fork is not None:
-            await self._start_fork(self._fork, body)
+    async def start(self, recall: Recall | None = None) -> None:
+        """Records what is to be done, by which versions of what. Called by whoever opens the session.
+
+        With `recall` it goes on where a turn was finished, and the record answers from there on.
+        """
+        body = await start_of(self._setup, self._record)
+        if recall is None:
+            seq = await begin(self._record, body, self._notebook.checkpoints)
+            if self._fork is not None:
+                await begin_fork(self._record, body, self._fork, self._in_force)
+        else:
+            seq = go_on(self._record, body)
+            self._recall(recall)
         await self._in_force.open(seq)
         self._calls.stands = lambda: not self._in_force.own_tools
 
-    async def _start_fork(self, fork: Fork, body: ev.TaskStarted) -> None:
-        """The start of its own that a fork has beside the one that it inherits."""
-        if self._record.cursor.versions[-1][0].seq >= 0:
-            return
-        self._record.check_live("the start of a fork")
-        await fork.put(self._record)
-        await self._in_force.put()
-        body = body.model_copy(update={"origin": fork.origin, "inherited_turn": fork.turn})
-        place = await self._record.pen.append(body, turn=0, cause=-1, ext=fork.ext)
-        self._record.cursor.begin(place, body)
+    async def finish_turn(self, memory: Any) -> None:
+        """Ends a turn of a program that goes on from `memory` (JSON) alone; a checkpoint may be taken here.
+
+        A session that is opened with `from_checkpoint` gives the memory of the last checkpoint back, and answers
+        what is recorded after it. Everything that runs side by side is over by now. Raises InvalidEvent for a memory
+        that is not JSON, BlobError, WorkspaceError.
+        """
+        if not self.over:
+            await self._notebook.finish_turn(memory, self._replies)
+
+    async def checkpoint(self) -> bool:
+        """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
+
+        Inside the record, and in a session without a workspace or a memory, there is nothing to keep. Raises
+        BlobError, WorkspaceError.
+        """
+        return not self.over and await self._notebook.checkpoint()
 
     async def build_context(self, messages: Sequence[Message]) -> None:
         """Begins a turn: what the model is about to see, all of it, in the chat-completions form.
@@ -140,34 +152,7 @@ class Session:
         async def own_tools() -> bytes | None:
             return self._in_force.shown.versions.tools
 
-        self._messages = await self._build(messages, own_tools)
-
-    async def _build(
-        self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]
-    ) -> tuple[Mapping[str, Any], ...]:
-        plain, hashes = self._reading.read(messages)
-        with self._record.strand.ordered("a context"):
-            await self._record.take()
-            await self._fire()
-            for shown in await self._in_force.newly():
-                if shown.prompt is not None:
-                    self._assembly.know(seen_hash({"role": "system", "content": shown.prompt}), shown.place)
-            self._offered = await offered()
-            if self._all_inherited and not self._record.cursor.inheriting:
-                self._all_inherited = False
-                self._assembly.restart()
-            for position in self._assembly.new(hashes):
-                seq = await self._hear(plain[position])
-                self._assembly.know(hashes[position], seq)
-            body = ev.ContextBuilt(
-                edits=self._assembly.build(hashes),
-                context_hash=context_hash(hashes, RULE_VERSION, self._offered),
-                messages=len(plain),
-                rule_version=RULE_VERSION,
-            )
-            self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=same_context)
-        return plain
+        self._messages = await self._contexts.build(messages, own_tools)
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
         """The model's reply to the last context: the recorded one, or a new one. Raises ModelError, Diverged."""
@@ -176,7 +161,7 @@ class Session:
             raise SessionMisused("a model call without a context", hint="await session.build_context(messages) first")
 
         async def ask() -> ModelAnswer:
-            tools = await self._in_force.definitions(self._offered)
+            tools = await self._in_force.definitions(self._contexts.offered)
             request = ModelRequest(messages, tools, self._in_force.shown.versions.sampling, self._replies)
             return await self._in_force.model.reply(request, on_token=on_token)
 
@@ -199,7 +184,7 @@ class Session:
             return None if text is None else (await self._record.blob(text, JSON)).hash
 
         self._bound.check()
-        plain = await self._build(messages, offered)
+        plain = await self._contexts.build(messages, offered)
         return await self._reply(lambda: ask(plain))
 
     async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
@@ -210,9 +195,11 @@ class Session:
         self._replies += 1
         self._calls.tally.replied(body)
         self._bound.propose(body.tool_calls)
+        for call in body.tool_calls:
+            self._notebook.note("proposed", call.call_id)
         self._calls.propose(body.tool_calls, seq)
         named = with_call_ids(message, body.tool_calls)
-        self._assembly.know(seen_hash(named), seq)
+        self._contexts.know(named, seq)
         return body, Reply(named, body.tool_calls, body.stop_reason)
 
     def wrap(self, client: Any, **options: Any) -> Any:
@@ -238,7 +225,7 @@ class Session:
         """
         with self._record.strand.beside("a call"):
             result, seq = await self._calls.make(call)
-        self._assembly.know(seen_hash(result.message), seq)
+        self._contexts.know(result.message, seq)
         return result
 
     @overload
@@ -253,12 +240,7 @@ class Session:
         For readings, not for effects: a step that was killed before it was recorded runs again. What it raises
         is not recorded.
         """
-
-        async def run() -> str:
-            value = fn()
-            return json_of(name, await value if inspect.isawaitable(value) else value)
-
-        return orjson.loads(await self._observe(ObservedKind.STEP, name, run))
+        return await self._readings.step(name, fn)
 
     async def receive(self) -> Message:
         """The next message that somebody sent, for the next context; waits for it as long as the timing says.
@@ -268,8 +250,9 @@ class Session:
         asked = "a message"
         with self._record.strand.ordered(asked):
             found = await self._record.received(asked, self._setup.timing.receive_wait_s)
+        self._notebook.note("heard")
         message = spoken_message(found.body.role, await self._record.whole(found.body.message))
-        self._assembly.know(seen_hash(message), found.seq)
+        self._contexts.know(message, found.seq)
         return message
 
     async def send(self, peer: str, text: str) -> None:
@@ -280,59 +263,23 @@ class Session:
 
     async def sleep_turns(self, turns: int, name: str) -> None:
         """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
-        if turns < 1 or name in self._timers:
-            raise SessionMisused(
-                f"a timer {name!r} over {turns} turns", hint="1 or more, under a name that no open timer has"
-            )
-        body = ev.TimerSet(timer_id=name, due_turn=self.turn + turns)
-        with self._record.strand.ordered("a timer"):
-            await self._record.ordered(body, f"timer {name!r}", check=same_timer)
-        self._timers[name] = self.turn + turns
+        await self._timers.set(turns, name)
 
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
-
-        async def run() -> str:
-            return str(self._setup.clock.now_us())
-
-        return int(await self._observe(ObservedKind.CLOCK, "now", run))
+        return await self._readings.now_us()
 
     async def random(self) -> float:
         """A number from 0 to below 1."""
-
-        async def run() -> str:
-            drawn = int.from_bytes(self._setup.entropy.nonce()[:8], "big") >> (64 - NONCE_BITS)
-            return repr(drawn / (1 << NONCE_BITS))
-
-        return float(await self._observe(ObservedKind.RANDOM, "random", run))
+        return await self._readings.random()
 
     async def uuid(self) -> uuid.UUID:
         """A random id."""
-
-        async def run() -> str:
-            return str(uuid.UUID(bytes=self._setup.entropy.nonce(), version=4))
-
-        return uuid.UUID(await self._observe(ObservedKind.ID, "uuid", run))
+        return await self._readings.uuid()
 
     async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
         """A message that stands for the messages of these turns: the summary as it was once made, or made now."""
-        asked = f"a summary of turns {first_turn} to {last_turn}"
-        with self._record.strand.ordered(asked):
-            found = self._record.next_ordered(ev.Compacted, asked)
-            if found is None:
-                self._record.check_live(asked)
-                summary = await self._record.body(await summarize(), TEXT)
-                body = ev.Compacted(
-                    first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
-                )
-                seq = await self._record.write(body)
-            else:
-                body, seq = found.body, found.seq
-        if (body.first_turn, body.last_turn) != (first_turn, last_turn):
-            raise self._record.cursor.broken(Divergence(self.turn, seq, describe(body), asked))
-        message = {"role": "user", "content": await self._record.whole(body.summary)}
-        self._assembly.know(seen_hash(message), seq)
-        return message
+        return await self._contexts.compact(first_turn, last_turn, summarize)
 
     async def end(self, result: object = None, *, ending: Ending = Ending.COMPLETED, reason: str = "") -> None:
         """Ends the trajectory for good; it has ended when this returns. `result` is JSON.
@@ -344,53 +291,28 @@ class Session:
         with self._record.strand.ordered("the end"):
             seq = await self._record.ordered(ended, "the end of the task", check=same_end)
             await self._record.pen.confirm(seq)
+        self.over = True
 
     def close(self) -> None:
         """Forgets the session in this task. Called by whoever opened it."""
         self._record.strand.over()
 
-    async def _fire(self) -> None:
-        self.fired = tuple(sorted(name for name, due in self._timers.items() if due <= self.turn + 1))
-        for name in self.fired:
-            del self._timers[name]
-            await self._record.ordered(ev.TimerFired(timer_id=name), f"timer {name!r}", check=same_timer)
-
-    async def _hear(self, message: Message) -> int:
-        said = heard(message)
-        body = ev.MessageReceived(
-            peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
-        )
-        ext = {EXT_MESSAGE: said.shape} if said.shape else {}
-        return await self._record.ordered(body, describe(body), check=same_message, ext=ext)
+    def _recall(self, recall: Recall) -> None:
+        """Takes up what was known where a turn was finished."""
+        self._contexts.recall(recall.rows)
+        self._in_force.told = len(rows_of(recall.rows, "told"))
+        self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
+        self._readings.recall(rows_of(recall.rows, "observed"))
+        self._timers.recall(rows_of(recall.rows, "timer"), recall.turn)
+        for _ in rows_of(recall.rows, "heard"):
+            self._record.cursor.mail.popleft()
+        self._replies, self._record.turn = recall.replies, recall.turn
+        if recall.seen is not None:
+            self._record.strand.saw(recall.seen)
+        self.memory = recall.memory
 
     async def _ask(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, int]:
         given = await self._fork.answer(self._record, self.turn) if self._fork is not None else None
         self._record.check_live("a model call")
-        body = await self._replied(given if given is not None else await ask())
+        body = await replied(self._record, self._calls, given if given is not None else await ask())
         return body, await self._record.write(body)
-
-    async def _replied(self, answer: ModelAnswer) -> ev.ModelReplied:
-        return ev.ModelReplied(
-            reply=await self._record.body(json_of("the reply", answer.message), JSON),
-            tool_calls=self._calls.unique(answer.tool_calls),
-            stop_reason=answer.stop_reason,
-            usage=answer.usage,
-            cost_micro_usd=answer.cost_micro_usd,
-            model_served=answer.served,
-            sampling_seed=answer.seed,
-            duration_ms=answer.duration_ms,
-        )
-
-    async def _observe(self, kind: ObservedKind, name: str, run: Callable[[], Awaitable[str]]) -> str:
-        occurrence = self._occurrences[kind, name]
-        self._occurrences[kind, name] += 1
-        asked = f"{kind.value} {name!r}, occurrence {occurrence}"
-        with self._record.strand.beside(asked):
-            found = self._record.observed(kind, name, occurrence, asked)
-            if found is not None:
-                return await self._record.whole(found.body.value)
-            self._record.check_live(asked)
-            text = await run()
-            body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
-            await self._record.write(body)
-            return text

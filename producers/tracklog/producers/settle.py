@@ -22,6 +22,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 from tracklog.infra.clock import Clock
@@ -112,7 +113,15 @@ class Settling:
     """Finds out what became of calls, for the owner of one trajectory."""
 
     def __init__(
-        self, pen: Pen, trajectory_id: str, tools: ToolSet, *, clock: Clock, timing: Timing, output_bytes_max: int
+        self,
+        pen: Pen,
+        trajectory_id: str,
+        tools: ToolSet,
+        *,
+        clock: Clock,
+        timing: Timing,
+        output_bytes_max: int,
+        workspace: Path | None = None,
     ) -> None:
         self._pen = pen
         self._trajectory_id = trajectory_id
@@ -121,6 +130,7 @@ class Settling:
         self._timing = timing
         self._grace_us = round(timing.grace_s * _US)
         self._output_bytes_max = output_bytes_max
+        self._workspace = workspace
         self._opened_us = clock.now_us()
         self._opened_s = clock.monotonic_s()
 
@@ -164,6 +174,11 @@ class Settling:
             return Outcome(ran, Settled.DIRECT)
         call.tried.append(f"sent: {ran.status.value}")
         return await self.settle(call)
+
+    async def again(self, call: Standing) -> Ran:
+        """Performs a local call that is finished once more: its files were taken back. Raises InvalidTool."""
+        tool = self._tool_of(call)
+        return await self._send(tool, call, self.not_after(tool))
 
     async def settle(self, call: Standing) -> Outcome:
         """Goes through the ways of the call's class. Raises PersonNeeded, StillInDoubt, InvalidTool."""
@@ -274,6 +289,7 @@ class Settling:
             epoch=self._pen.epoch,
             attempt=call.attempts,
             deadline_us=deadline_us,
+            workspace=self._workspace,
         )
 
     def _has_probe(self, call: Standing) -> bool:
@@ -287,8 +303,8 @@ class Settling:
             return tool
         changed = "is not among the tools any more" if tool is None else "has another schema or effect now"
         raise InvalidTool(
-            f"call {call.intent.call_id!r} may have happened, and tool {call.intent.tool!r} {changed}",
-            hint="open the session with the tool as it was, so that the call can be settled",
+            f"call {call.intent.call_id!r} is to be settled or done again, and tool {call.intent.tool!r} {changed}",
+            hint="open the session with the tool as it was",
         )
 
     def _person_needed(self, call: Standing) -> PersonNeeded:

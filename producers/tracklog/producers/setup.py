@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
+from tracklog.producers.cadence import FAILURES_A_DAY
 from tracklog.producers.models import Model
 from tracklog.producers.policy import AllowAll, Policy
 from tracklog.producers.settle import Timing
@@ -44,6 +46,10 @@ class Setup:
     repeats_max: int | None = None
     """How often in a row the same call with the same arguments may be asked for; None for any number."""
     timing: Timing = field(default_factory=Timing)
+    workspace: Path | None = None
+    """The trajectory's own directory: kept at checkpoints, brought back when the session is opened again."""
+    failures_a_day: float = FAILURES_A_DAY
+    """How often a process is expected to die: sets how often checkpoints are taken."""
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     """Of a call's result, as the model is given it."""

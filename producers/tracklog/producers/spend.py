@@ -63,8 +63,16 @@ class Recount:
         self.tenant = ""
         self.tool_calls = 0
         self.wall_ms = 0
+        self.tokens = 0
+        """With the cost, of replies that no program is given again: it goes on behind them."""
+        self.cost_micro_usd = 0
         self.at: dict[str, Spend] = {}
         """By call id: what the ruling on it was made at."""
+
+    def passed(self, body: ev.ModelReplied) -> None:
+        """Takes in a reply that is not given out."""
+        self.tokens += body.usage.input_tokens + body.usage.output_tokens
+        self.cost_micro_usd += body.cost_micro_usd or 0
 
     def keep(self, event: Event) -> None:
         """Takes an event in."""
@@ -86,8 +94,8 @@ class Tally:
         self._clock = clock
         self._since_s = clock.monotonic_s()
         self._calls = 0
-        self._tokens = 0
-        self._cost_micro_usd = 0
+        self._tokens = recount.tokens
+        self._cost_micro_usd = recount.cost_micro_usd
 
     @property
     def tenant(self) -> str:

@@ -31,28 +31,36 @@ async def in_thread(work: Callable[[], T]) -> T:
 
     Cancelled, it gives up waiting; a thread cannot be stopped from outside. Raises ToolError when THREADS_MAX run.
     """
-    if not _free.acquire(blocking=False):
+    free = _free  # the thread gives back what was taken here, whatever stands there by then
+    if not free.acquire(blocking=False):
         raise ToolError(
             f"{THREADS_MAX} calls of blocking functions are running",
             hint="some of them hang: give what they wait for a bound of its own",
         )
     done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
     run = partial(contextvars.copy_context().run, work)
-    threading.Thread(target=_run, args=(run, done), name="tracklog-tool", daemon=True).start()
+    try:
+        threading.Thread(target=_run, args=(run, done, free), name="tracklog-tool", daemon=True).start()
+    except RuntimeError as refused:  # the system gives no more threads
+        free.release()
+        hint = "run fewer calls at one time"
+        raise ToolError(f"no thread for a blocking function: {refused}", hint=hint) from refused
     value, error = await done
     if error is not None:
         raise error
     return value  # type: ignore[no-any-return]
 
 
-def _run(run: Callable[[], Any], done: asyncio.Future[tuple[Any, BaseException | None]]) -> None:
+def _run(
+    run: Callable[[], Any], done: asyncio.Future[tuple[Any, BaseException | None]], free: threading.BoundedSemaphore
+) -> None:
     outcome: tuple[Any, BaseException | None]
     try:
         outcome = (run(), None)
     except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
         outcome = (None, error)
     finally:
-        _free.release()
+        free.release()
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         done.get_loop().call_soon_threadsafe(_report, done, outcome)
 

@@ -19,6 +19,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, NoReturn, overload
 
 import orjson
@@ -41,7 +42,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class CallContext:
     """What every call is given beside its arguments.
 
-    `deadline_us` is in microseconds since 1970 UTC, `attempt` 1 is the first. A tool that keeps `idempotency_key`, or
+    `deadline_us` is in microseconds since 1970 UTC, `attempt` 1 is the first, `workspace` the trajectory's own
+    directory when it has one. A tool that keeps `idempotency_key`, or
     refuses calls past the deadline or with a lower epoch or attempt than it has seen, closes the gaps that nobody
     can close without its help.
     """
@@ -52,6 +54,7 @@ class CallContext:
     epoch: int
     attempt: int
     deadline_us: int
+    workspace: Path | None = None
 
 
 class ProbeAnswer(StrEnum):

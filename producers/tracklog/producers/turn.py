@@ -17,7 +17,7 @@ from tracklog.producers.tools import ToolSet
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import Ending
 
-__all__ = ["Agent", "Compaction", "run_turns"]
+__all__ = ["Agent", "Compaction", "Turn", "run_memory", "run_turns"]
 
 TURNS_MAX: Final = 100
 
@@ -64,32 +64,56 @@ class Agent:
         return Setup(agent=self.name, task=task, blobs=blobs, **{**parts, **others})
 
 
+Turn = Callable[[Session, Any], Awaitable[Any]]
+"""One turn of a program: from what the last one left (JSON) to what the next one goes on with."""
+
+
+async def run_memory(session: Session, turn: Turn, first: Any) -> Any:
+    """Runs turns until one has ended the trajectory, and returns what it left.
+
+    Begins with `first`, or with the memory of the last checkpoint when the session was opened with `from_checkpoint`.
+    A turn is a function of its memory and of what the session answers, of nothing else.
+    """
+    memory = session.memory if session.memory is not None else first
+    while not session.over:
+        memory = await turn(session, memory)
+        await session.finish_turn(memory)
+    return memory
+
+
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
     """Works on the task until the model asks for no call any more, and ends the trajectory. Returns the last text.
 
     A budget of turns, tokens or money that is used up ends it as failed.
     """
-    messages: list[Any] = [{"role": "user", "content": task}]
-    for _ in range(agent.turns_max):
+
+    async def turn(session: Session, memory: dict[str, Any]) -> dict[str, Any]:
+        messages, turns = memory["messages"], memory["turns"]
+        if turns >= agent.turns_max:
+            await session.end(ending=Ending.FAILED, reason=f"no end within {agent.turns_max} turns")
+            return {**memory, "text": ""}
         if session.used_up:
             await session.end(ending=Ending.FAILED, reason=session.used_up)
-            return ""
+            return {**memory, "text": ""}
         messages = prompted(session.prompt if session.prompt is not None else agent.prompt, messages)
         if agent.compaction is not None:
             messages = await compacted(session, agent.compaction, messages)
         await session.build_context(messages)
         reply = await session.call_model()
         messages.append(reply.message)
-        if not reply.tool_calls:
+        if reply.tool_calls:
+            messages += [result.message for result in await call_all(session, reply)]
+        else:
             answer = None if agent.talks_until is None else await session.receive()
             if answer is None or str(agent.talks_until) in str(answer["content"]):
                 await session.end(reply.text)
-                return reply.text
-            messages.append(answer)
-            continue
-        messages += [result.message for result in await call_all(session, reply)]
-    await session.end(ending=Ending.FAILED, reason=f"no end within {agent.turns_max} turns")
-    return ""
+            else:
+                messages.append(answer)
+        return {"messages": messages, "turns": turns + 1, "text": reply.text}
+
+    first = {"messages": [{"role": "user", "content": task}], "turns": 0, "text": ""}
+    text: str = (await run_memory(session, turn, first))["text"]
+    return text
 
 
 def prompted(prompt: str | None, messages: list[Any]) -> list[Any]:

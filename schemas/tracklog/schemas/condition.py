@@ -1,13 +1,14 @@
 """Conditions in CEL, the Common Expression Language: the only module that knows its library (DESIGN §12).
 
-A field that is not there makes the condition false: `body.tool == "book"` is asked of every event.
+A field that is not there makes a filter false: `body.tool == "book"` is asked of every event. Who must tell that from
+a condition that does not fit asks `answer`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import cel
 
@@ -16,6 +17,12 @@ from tracklog.schemas.errors import InputError
 _BOUND: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
 _UNDEFINED: Final = "Undefined variable"
 _NATIVE_ERRORS: Final = (ValueError, TypeError, RuntimeError)
+
+
+class Missing(NamedTuple):
+    """What a condition reads and is not there, in words."""
+
+    name: str
 
 
 class Condition:
@@ -38,13 +45,19 @@ class Condition:
 
     def matches(self, fields: Mapping[str, Any]) -> bool:
         """Raises InputError when the expression cannot be applied to these fields (a type that does not fit)."""
+        return self.answer(fields) is True
+
+    def answer(self, fields: Mapping[str, Any]) -> bool | Missing:
+        """True or false, or what the answer rests on and is not there. Raises as `matches`."""
         try:
             answer = self._program.execute(dict(fields))
-        except KeyError:
-            return False
+        except KeyError as error:
+            return Missing(str(error.args[0]) if error.args else "a field")
+        except IndexError:
+            return Missing("an element of a list")
         except _NATIVE_ERRORS as error:
             if self._lacks_a_name(fields) and _UNDEFINED in str(error):
-                return False
+                return Missing("a field")
             raise self._refused(_reason(error)) from error
         if not isinstance(answer, bool):
             raise self._refused(f"it gives {answer!r}", "write a condition, such as turn > 3")

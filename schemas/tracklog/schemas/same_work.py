@@ -1,14 +1,14 @@
 """Whether two histories did the same work (DESIGN §7): a disturbed run compared with an undisturbed one.
 
-A history is the accepted events of one trajectory, in order. Compared are the events but ownership, one by
-one: type, turn, causes and body. Not compared, because a takeover or a second run changes them and no work:
+A history is the accepted events of one trajectory, in order. Compared are the events but ownership and checkpoints, one
+by one: type, turn, causes and body. Not compared, because a takeover or a second run changes them and no work:
 
     envelope       trajectory and tenant, seq, epoch, event id, lamport, times, inbox id and position, key, ext
     OwnershipClaimed, OwnershipReleased                  left out as a whole
+    CheckpointTaken                                      left out as a whole: when one is taken rests on measured time
     times          `not_after`, `expires_at`, `due_at`: only whether there is one. `duration_ms`, `wall_ms`: not at all
     ToolIntent     `idempotency_key`: only whether there is one
     ToolResult     `settled`, `attempts`: how the outcome came to be known; the outcome itself is compared
-    CheckpointTaken  `epoch_covered`, `head_hash` and the state snapshot; the workspace is compared
     InboxRefused   the inbox id; kind and reason are compared
     Observed       the value of clock, random and id: each run draws its own
 
@@ -19,7 +19,6 @@ was in doubt or a person was asked. Events of other trajectories are compared by
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
@@ -32,7 +31,7 @@ from tracklog.schemas.values import ContextEdit, ObservedKind, Ref, Value
 Plain = Any
 """None, bool, int, str, and tuples and dicts of these."""
 
-OWNERSHIP: Final = (ev.OwnershipClaimed, ev.OwnershipReleased)
+NO_WORK: Final = (ev.OwnershipClaimed, ev.OwnershipReleased, ev.CheckpointTaken)
 NOTHING: Final = "(nothing)"
 """Stands for an event or a field that only the other side has."""
 
@@ -103,7 +102,7 @@ class _Book:
     """Finds the ordinal of an event by its seq or its hash."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        self.events = [event for event in events if not isinstance(event.body, OWNERSHIP)]
+        self.events = [event for event in events if not isinstance(event.body, NO_WORK)]
         self.seqs = [event.envelope.seq for event in self.events]
         self.by_seq = {seq: ordinal for ordinal, seq in enumerate(self.seqs)}
         self.by_hash = {event.hash: ordinal for ordinal, event in enumerate(self.events)}
@@ -153,19 +152,9 @@ class _Book:
     def seq(self, seq: int) -> Plain:
         return f"event {self.by_seq[seq]}" if seq in self.by_seq else f"seq {seq}, not in this history"
 
-    def covered(self, seq: int) -> int:
-        """How many events but ownership lie at or below a seq."""
-        return bisect_right(self.seqs, seq)
-
 
 def _is_set(value: Any) -> bool:
     return value is not None and value != ""
-
-
-def _checkpoint(book: _Book, body: ev.CheckpointTaken) -> dict[str, Plain]:
-    base = None if body.base_seq is None else book.covered(body.base_seq)
-    left = dict.fromkeys(("epoch_covered", "head_hash", "state"))
-    return {**left, "seq_covered": book.covered(body.seq_covered), "base_seq": base}
 
 
 def _observed(book: _Book, body: ev.Observed) -> dict[str, Plain]:
@@ -176,7 +165,6 @@ _PRESENCE: Final = frozenset({"not_after", "expires_at", "due_at", "idempotency_
 _LEFT_OUT: Final = frozenset({"duration_ms", "wall_ms"})
 _DRAWN_ANEW: Final = frozenset({ObservedKind.CLOCK, ObservedKind.RANDOM, ObservedKind.ID})
 _BENT: Final[Mapping[type, Callable[[_Book, Any], dict[str, Plain]]]] = {
-    ev.CheckpointTaken: _checkpoint,
     ev.InboxRefused: lambda book, body: {"refused": None},
     ev.Observed: _observed,
     ev.ToolResult: lambda book, body: {"settled": None, "attempts": None},

@@ -22,6 +22,10 @@ def test_a_field_that_is_not_there_makes_it_false() -> None:
     assert where.matches({**SAMPLE, "body": {"tool": "book"}})
 
 
+def test_an_element_that_is_not_there_makes_it_false() -> None:
+    assert not Where("body.calls[2] == 'book'", SAMPLE).matches({**SAMPLE, "body": {"calls": []}})
+
+
 def test_names_bound_inside_the_expression_are_no_fields() -> None:
     where = Where("body.calls.exists(one, one.tool == 'book')", SAMPLE)
 

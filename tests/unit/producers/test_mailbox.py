@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.memory_logs import memory_log
 from tracklog.infra.clock import ManualClock, SystemClock
 from tracklog.infra.log.memory import Fault, MemoryLog
-from tracklog.infra.log.port import Log
+from tracklog.infra.log.port import Bounds, Log
 from tracklog.producers.mailbox import LogMailbox
 from tracklog.producers.post import Poster
 from tracklog.schemas.inbox import Cancel, Message
@@ -38,6 +40,23 @@ async def test_what_was_posted_is_read_in_order_by_its_trajectory_alone() -> Non
     box.took(box.waiting()[0])
     await box.look()
     assert [one.inbox_id.seq for one in box.waiting()] == [1]
+
+
+async def test_a_look_asks_the_log_for_its_bounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = memory_log(1)
+    asked: list[int] = []
+    bounds = log.bounds
+
+    def counted(topic: str, partition: int) -> Bounds:
+        asked.append(partition)
+        return bounds(topic, partition)
+
+    monkeypatch.setattr(log, "bounds", counted)
+    box = mailbox(log)
+
+    for looks in (1, 2):
+        await box.look()
+        assert len(asked) == looks
 
 
 async def test_a_wait_ends_when_something_comes_and_at_its_bound_when_nothing_does() -> None:

@@ -67,7 +67,13 @@ def ruling(text: str, used: Tool, arguments: str, situation: Situation = NOWHERE
     [
         (refund, '{"amount":100.5}', Situation(), Ruling.HOLD, "large: more than the desk may give"),
         (refund, '{"amount":100}', Situation(), Ruling.ALLOW, "refunds"),
-        (refund, "{}", Situation(), Ruling.ALLOW, "refunds"),
+        (
+            refund,
+            "{}",
+            Situation(),
+            Ruling.HOLD,
+            "large: more than the desk may give (amount, which it rests on, is not there)",
+        ),
         (refund, '{"amount":500}', Situation(tenant="closed"), Ruling.DENY, "house rule"),
         (refund, '{"amount":1}', Situation(spend=Spend(turns=6)), Ruling.DENY, "late"),
         (refund, '{"amount":1}', Situation(spend=Spend(cost_micro_usd=1000)), Ruling.DENY, "late"),
@@ -96,6 +102,33 @@ def test_a_rule_that_cannot_be_applied_lets_nothing_through() -> None:
 
     assert found is Ruling.DENY
     assert "big: its condition cannot be applied" in rule
+
+
+@pytest.mark.parametrize(
+    ("then", "condition", "arguments", "expected"),
+    [
+        ("deny", "args.amount > 3.0", "{}", Ruling.DENY),
+        ("deny", "!(args.amount > 3.0)", "{}", Ruling.DENY),
+        ("hold", "args.amount > 3.0 && tool == 'refund'", "{}", Ruling.HOLD),
+        ("hold", "args.parts[2] == 'x'", '{"parts":[]}', Ruling.HOLD),
+        ("deny", "args.amount > 3.0 && tool == 'other'", "{}", Ruling.ALLOW),
+        ("deny", "has(args.amount) && args.amount > 3.0", "{}", Ruling.ALLOW),
+    ],
+)
+def test_an_argument_that_is_not_there_makes_no_way_past_a_rule_that_denies_or_holds(
+    then: str, condition: str, arguments: str, expected: Ruling
+) -> None:
+    """An answer that does not rest on it stands: `false && missing` is false."""
+    text = f'default = "allow"\n[[rules]]\nname = "big"\nwhen = "{condition}"\nthen = "{then}"\n'
+
+    assert ruling(text, refund, arguments)[0] is expected
+
+
+def test_an_argument_that_is_not_there_allows_nothing() -> None:
+    text = 'default = "deny"\n[[rules]]\nname = "small"\nwhen = "!(args.amount > 3.0)"\nthen = "allow"\n'
+
+    assert ruling(text, refund, "{}") == (Ruling.DENY, "default")
+    assert ruling(text, refund, '{"amount":1}') == (Ruling.ALLOW, "small")
 
 
 def test_another_byte_is_another_version() -> None:

@@ -357,6 +357,45 @@ async def test_too_many_hanging_functions_are_refused_and_not_queued(monkeypatch
         free.set()
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_function_that_outlives_its_time_gives_back_the_place_that_it_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, other = threading.BoundedSemaphore(1), threading.BoundedSemaphore(1)
+    free, ended = threading.Event(), threading.Event()
+
+    @tool(timeout_s=0.05)
+    def block() -> None:
+        free.wait(FOR_EVER_S)
+        ended.set()
+
+    monkeypatch.setattr(tool_thread, "_free", taken)
+    assert (await ran(block)).status is ResultStatus.TIMEOUT
+    monkeypatch.setattr(tool_thread, "_free", other)
+    free.set()
+
+    assert await asyncio.to_thread(ended.wait, FOR_EVER_S)
+    assert await asyncio.to_thread(taken.acquire, timeout=FOR_EVER_S)
+
+
+async def test_without_a_thread_a_call_is_refused_and_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.BoundedSemaphore(1)
+    monkeypatch.setattr(tool_thread, "_free", free)
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    @tool
+    def look() -> str:
+        return "seen"
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        first = await ran(look)
+    assert (first.status, "can't start new thread" in first.output) == (ResultStatus.ERROR, True)
+    assert (await ran(look)).status is ResultStatus.OK
+
+
 async def test_a_hanging_function_does_not_hold_up_the_end_of_the_process() -> None:
     script = (
         "import asyncio, threading\n"

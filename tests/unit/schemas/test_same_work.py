@@ -80,8 +80,8 @@ def test_work_of_equal_runs_is_equal() -> None:
 
 @pytest.mark.parametrize(
     "bodies",
-    [(MESSAGE, refers_to(1)), (REQUEST, resolves_last), (MESSAGE, checkpoint)],
-    ids=["seqs of the context", "a quoted hash", "a checkpoint"],
+    [(MESSAGE, refers_to(1)), (REQUEST, resolves_last)],
+    ids=["seqs of the context", "a quoted hash"],
 )
 def test_a_takeover_before_the_work_shifts_references_and_is_no_difference(bodies: Sequence[Any]) -> None:
     calm, chain = history(*bodies), Chain("u")
@@ -99,6 +99,12 @@ def test_claims_and_releases_in_between_are_not_work() -> None:
 
     assert len(disturbed) == len(calm) + 2
     assert same_work(calm, disturbed) is None
+
+
+def test_checkpoints_are_not_work() -> None:
+    """Given checkpoints at other moments, which measured time decides, then it is the same work."""
+    calm = history(MESSAGE, RESULT)
+    assert same_work(calm, history(MESSAGE, checkpoint, RESULT, checkpoint)) is None
 
 
 def _context_of(chain: Chain, ordinal: int) -> ev.ContextBuilt:
@@ -127,7 +133,6 @@ SAME: list[tuple[Value, dict[str, Any]]] = [
     (REQUEST, {"expires_at": 1}),
     (sample(ev.InboxRefused, full=True), {"refused": {"source": "elsewhere", "seq": 1}}),
     (ev.TimerSet(timer_id="t", due_at=1), {"due_at": 2}),
-    (sample(ev.CheckpointTaken, full=True), {"epoch_covered": 9}),
     *(
         (ev.Observed(kind=kind, name="n", occurrence=0, value=Body.of("1")), {"value": Body.of("2")})
         for kind in (ObservedKind.CLOCK, ObservedKind.RANDOM, ObservedKind.ID)
@@ -142,7 +147,6 @@ DIFFERENT: list[tuple[Value, dict[str, Any], str]] = [
     (CALL, {"request_hash": None}, "request_hash"),
     (REQUEST, {"expires_at": None}, "expires_at"),
     (REQUEST, {"argument_hash": bytes(32)}, "argument_hash"),
-    (sample(ev.CheckpointTaken, full=True), {"workspace": None}, "workspace"),
     (sample(ev.TaskStarted, full=True), {"labels": {"key": "other"}}, "labels.key"),
     (sample(ev.TaskStarted, full=True), {"labels": {}}, "labels.key"),
     (ev.TimerSet(timer_id="t", due_at=1), {"due_at": None, "due_turn": 1}, "due_turn"),

@@ -53,13 +53,15 @@ def read_range(
     *,
     batch: int = BATCH_RECORDS,
     timeout_s: float = READ_TIMEOUT_S,
+    bounds: Bounds | None = None,
 ) -> Iterator[Record]:
-    """The records from `start` to `end` (exclusive) that are in the log now, in order.
+    """The records from `start` to `end` (exclusive) that are in the log now, in order. `bounds`: as the log has just
+    given them, when somebody has asked.
 
     Holes (transactions, retention) are passed. Nothing is waited for that cannot come: the end is clipped to
     the last stable offset. LogUnavailable when the log makes no progress for `timeout_s`.
     """
-    bounds = log.bounds(topic, partition)
+    bounds = bounds if bounds is not None else log.bounds(topic, partition)
     start, end = max(start, bounds.first), min(end, bounds.end)
     if start >= end:
         return

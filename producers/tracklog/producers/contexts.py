@@ -1,0 +1,104 @@
+"""The contexts of a session: what a model is about to see, each message of it in one event (see `assembly`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.cursor import describe
+from tracklog.producers.divergence import Divergence
+from tracklog.producers.importers.shape import EXT_MESSAGE
+from tracklog.producers.in_force import InForce
+from tracklog.producers.notebook import Notebook
+from tracklog.producers.record import TEXT, Record
+from tracklog.producers.sameness import same_context, same_message
+from tracklog.producers.timers import Timers
+from tracklog.schemas import events as ev
+from tracklog.schemas.context import context_hash
+
+__all__ = ["Contexts"]
+
+RULE_VERSION: Final = "session/1"
+
+Plain = tuple[Mapping[str, Any], ...]
+
+
+class Contexts:
+    """Of one session. `offered`: the hash of the tools that the last one was built with."""
+
+    def __init__(self, record: Record, in_force: InForce, notebook: Notebook, timers: Timers) -> None:
+        self.offered: bytes | None = None
+        self._record = record
+        self._in_force = in_force
+        self._notebook = notebook
+        self._timers = timers
+        self._assembly = Assembly(record.cursor.places, notebook.journal)
+        self._reading = Reading()
+        self._all_inherited = True
+
+    def know(self, message: Message, seq: int) -> None:
+        """This event holds the message."""
+        self._assembly.know(seen_hash(message), seq)
+
+    def recall(self, rows: Sequence[Any]) -> None:
+        """Takes in the rows of a checkpoint."""
+        self._all_inherited = False
+        self._assembly.recall(rows)
+
+    async def build(self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]) -> Plain:
+        """Begins a turn; `offered` gives the hash of the tools, once what holds for the turn is known."""
+        plain, hashes = self._reading.read(messages)
+        with self._record.strand.ordered("a context"):
+            await self._record.take()
+            await self._notebook.at_context()
+            await self._timers.fire()
+            for shown in await self._in_force.newly():
+                self._notebook.note("told")
+                if shown.prompt is not None:
+                    self.know({"role": "system", "content": shown.prompt}, shown.place)
+            self.offered = await offered()
+            if self._all_inherited and not self._record.cursor.inheriting:
+                self._all_inherited = False
+                self._assembly.restart()
+            for position in self._assembly.new(hashes):
+                seq = await self._hear(plain[position])
+                self._assembly.know(hashes[position], seq)
+            body = ev.ContextBuilt(
+                edits=self._assembly.build(hashes),
+                context_hash=context_hash(hashes, RULE_VERSION, self.offered),
+                messages=len(plain),
+                rule_version=RULE_VERSION,
+            )
+            self._record.turn += 1
+            await self._record.ordered(body, describe(body), check=same_context)
+        return plain
+
+    async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
+        """A message that stands for those of these turns; what is about to be left out of sight is kept first."""
+        asked = f"a summary of turns {first_turn} to {last_turn}"
+        with self._record.strand.ordered(asked):
+            found = self._record.next_ordered(ev.Compacted, asked)
+            if found is None:
+                self._record.check_live(asked)
+                await self._notebook.checkpoint()
+                summary = await self._record.body(await summarize(), TEXT)
+                body = ev.Compacted(
+                    first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
+                )
+                seq = await self._record.write(body)
+            else:
+                body, seq = found.body, found.seq
+        if (body.first_turn, body.last_turn) != (first_turn, last_turn):
+            raise self._record.cursor.broken(Divergence(self._record.turn, seq, describe(body), asked))
+        message = {"role": "user", "content": await self._record.whole(body.summary)}
+        self.know(message, seq)
+        return message
+
+    async def _hear(self, message: Message) -> int:
+        said = heard(message)
+        body = ev.MessageReceived(
+            peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
+        )
+        ext = {EXT_MESSAGE: said.shape} if said.shape else {}
+        return await self._record.ordered(body, describe(body), check=same_message, ext=ext)
