@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 
 SESSION_S = 2.0
 """The brokers of the tests take a member for dead after this (infra.stack.kafka_settings)."""
-TAKEOVER_S_MAX = SESSION_S + 6.0
+TAKEOVER_S_MAX = SESSION_S + 10.0
 """And this long it may take on a busy machine until the next owner has read its partitions and claims."""
 RUNS = 8
 """So that each partition has some of them."""
