@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.support.ledger import Ledger, ledger
@@ -46,7 +47,10 @@ async def until_shared(fleet: Fleet, members: int) -> None:
     admin = AdminClient({"bootstrap.servers": address})
 
     def shared() -> bool:
-        described = admin.describe_consumer_groups([group])[group].result(10)
+        try:
+            described = admin.describe_consumer_groups([group])[group].result(5)
+        except (TimeoutError, KafkaException):
+            return False  # the group's coordinator is just being made
         owned = [len(member.assignment.topic_partitions) for member in described.members]
         return sum(owned) == PARTITIONS and len([one for one in owned if one]) == members
 

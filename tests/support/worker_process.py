@@ -52,13 +52,14 @@ class Fleet:
 
     @contextmanager
     def worker(self, name: str | None = None) -> Iterator[subprocess.Popen[str]]:
-        """Killed at the end of the block if it still runs."""
+        """Killed at the end of the block if it still runs; what it said is told with a test that fails."""
         process = self.start(name)
         try:
             yield process
         finally:
             process.kill()
-            process.communicate()
+            said, _ = process.communicate()
+            sys.stdout.write(said)
 
     def events(self, trajectory_id: str) -> list[Event]:
         return read_accepted(self.log, trajectory_id, prefix=self.prefix)
