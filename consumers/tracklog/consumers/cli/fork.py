@@ -6,15 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tracklog.consumers.cli.ask_many import chosen_ids
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, fork_id
-from tracklog.consumers.listing import SAMPLE, listed
-from tracklog.consumers.read import Reader
-from tracklog.consumers.read_filter import Filter
 from tracklog.consumers.summary import one_line
-from tracklog.consumers.where import Where
-from tracklog.consumers.wiring import check_writable, opened_log, opened_views
+from tracklog.consumers.wiring import check_writable, opened_log
 from tracklog.producers.agents import load_agent
 from tracklog.schemas.errors import InputError
 
@@ -58,22 +55,13 @@ def fork(
     given = {name: run.taken(name) for name in CHANGES}
     words, changes = changes_of({name: value for name, value in given.items() if value is not None}, loaded)
     asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))))
-    origins = [trajectory_id] if trajectory_id is not None else _found(run, where or "", most)
+    origins = chosen_ids(run, [trajectory_id] if trajectory_id is not None else [], where, most, lambda _: True)
     if dry_run:
         tell(run, [Forked(new_id or fork_id(origin, asked), origin, "") for origin in origins], dry_run=True)
         return
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
         tell(run, fork_all(log, run.settings, loaded, origins, asked, new_id=new_id))
-
-
-def _found(run: Run, where: str, most: int) -> list[str]:
-    condition = Where(where, SAMPLE)
-    with opened_views(run.settings) as (_, client):
-        page = listed(Reader(client, prefix=run.settings.prefix), Filter(), condition, cursor=None, limit=most)
-    if page.next is not None:
-        run.out.note(f"more than {most} fit; --max takes more")
-    return [row["trajectory_id"] for row in page.rows]
 
 
 def tell(run: Run, forks: list[Forked], *, dry_run: bool = False) -> None:
