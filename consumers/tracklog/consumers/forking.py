@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ from tracklog.producers.models import Model
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
+from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import InputError, TracklogError
 
 __all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id"]
@@ -36,6 +38,8 @@ class Asked(NamedTuple):
     words: Mapping[str, str]
     changes: Changes
     allow: tuple[str, ...]
+    drift: Drift | None = None
+    """For a fork that was begun and left with other versions."""
 
 
 class Forked(NamedTuple):
@@ -86,7 +90,7 @@ async def _one(
 ) -> Forked:
     trajectory_id = new_id if new_id is not None else fork_id(origin, asked)
     try:
-        setup = await asyncio.to_thread(_setup, log, settings, agent, origin)
+        setup = replace(await asyncio.to_thread(_setup, log, settings, agent, origin), drift=asked.drift)
         async with forked(
             producer,
             trajectory_id,
@@ -101,6 +105,8 @@ async def _one(
             return Forked(trajectory_id, origin, await run_turns(session, agent, setup.task))
     except TracklogError as error:
         return Forked(trajectory_id, origin, "", str(error))
+    except Exception as error:  # noqa: BLE001 - whatever the agent raises is the end of this fork, not of the others
+        return Forked(trajectory_id, origin, "", f"{type(error).__name__}: {error}")
 
 
 def _setup(log: Log, settings: Settings, agent: Agent, origin: str) -> Setup:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
 from tracklog.producers.calls import Calls, result_body, settling_of
+from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
@@ -51,11 +52,11 @@ from tracklog.schemas.errors import (
     UnknownSchema,
     WriterError,
 )
-from tracklog.schemas.lifecycle import CallStatus, Parked
+from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver, Ending, InboxId, Place
+from tracklog.schemas.values import Driver, InboxId, Place
 
 __all__ = ["durable"]
 
@@ -101,13 +102,15 @@ async def durable(
     pen = WriterPen(writer, leash)
     try:
         taking = await _taking(pen, mailbox, setup, log, names.inbox)
-        history = await _record_up_to(producer, await pen.standing())
+        check_cancelled(taking, await pen.standing())
+        history = await _record_up_to(producer, writer.state)
         begun = await _begun(log, topic, trajectory_id, history, fork)
         _check_drift(setup, history, writer.state)
         back = await _reopened(setup, trajectory_id, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
             await _settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(producer, await writer.confirm())
+            check_cancelled(taking, writer.state)
         producer.close_history(trajectory_id)
         session, record = _session(setup, trajectory_id, history, pen, begun, back)
         record.taking = taking
@@ -116,7 +119,7 @@ async def durable(
         async with _running(session, record):
             yield session
     except Cancelled as error:
-        await _obey(pen, error)
+        await obey(pen, error)
         raise
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
@@ -329,15 +332,6 @@ async def _keep(session: Session, error: Exception) -> None:
         await session.checkpoint()
     except TracklogError as also:
         error.add_note(f"no checkpoint could be taken: {also}")
-
-
-async def _obey(pen: WriterPen, cancelled: Cancelled) -> None:
-    """Ends a trajectory that was cancelled, unless a call of it may have happened and has no result."""
-    state = await pen.standing()
-    if not state.ended and not state.open_intents:
-        reason = cancelled.message[:TEXT_FIELD_CHARS_MAX]
-        await pen.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=reason), turn=state.turn, cause=None)
-    await pen.release("cancelled", parked=Parked.DOUBT if state.open_intents else None)
 
 
 async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from tracklog.consumers.cli.ask_many import chosen_ids
-from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, fork_id
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_writable, opened_log
 from tracklog.producers.agents import load_agent
+from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import InputError
 
 app = new_app()
@@ -27,6 +28,7 @@ def fork(
     allow: Annotated[
         list[str] | None, typer.Option(metavar="TOOL", help="A tool that really runs; repeatable.")
     ] = None,
+    drift: Annotated[Drift | None, typer.Option(help=DRIFT_HELP)] = None,
     new_id: Annotated[str | None, typer.Option("--id", metavar="NEW", help="The id of the fork.")] = None,
     where: Annotated[
         str | None, typer.Option(metavar="CEL", help="Forks all trajectories that this fits, as in `list`.")
@@ -54,7 +56,7 @@ def fork(
     loaded = load_agent(agent)
     given = {name: run.taken(name) for name in CHANGES}
     words, changes = changes_of({name: value for name, value in given.items() if value is not None}, loaded)
-    asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))))
+    asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))), drift)
     origins = chosen_ids(run, [trajectory_id] if trajectory_id is not None else [], where, most, lambda _: True)
     if dry_run:
         tell(run, [Forked(new_id or fork_id(origin, asked), origin, "") for origin in origins], dry_run=True)
