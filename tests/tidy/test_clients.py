@@ -20,6 +20,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "deltalake": ("tracklog.consumers.export*",),
     "pyarrow": ("tracklog.consumers.export*",),
     "openai": ("tracklog.producers.model_openai", "tracklog.producers.wrapped_openai"),
+    "anthropic": ("tracklog.producers.model_anthropic", "tracklog.producers.wrapped_anthropic"),
     "httpx2": ("tracklog.producers.wrapped_openai",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
-from tracklog.infra.log.port import Log, Position, Record
+from tracklog.infra.log.port import Headers, Log, Position, Record
 from tracklog.processors.quarantine import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC
 from tracklog.schemas.errors import AppendError, AppendUnknown, InputError, LogQueueFull, TopicMissing
 from tracklog.schemas.topics import Topics
@@ -42,7 +42,7 @@ class TopicCopy:
     def append(self, record: Record) -> None:
         """Queues one record. Raises the first error that any append before has met."""
         self._check()
-        headers = (*(h for h in record.headers if h[0] not in _PROVENANCE), *provenance(record))
+        headers = (*without_provenance(record.headers), *provenance(record))
         while True:
             try:
                 self._log.append(self._target, record.key or b"", record.value or b"", headers, self._delivered)
@@ -100,6 +100,11 @@ def provenance(record: Record) -> tuple[tuple[str, bytes], ...]:
         (SOURCE_PARTITION, str(record.partition).encode()),
         (SOURCE_OFFSET, str(record.offset).encode()),
     )
+
+
+def without_provenance(headers: Headers) -> Headers:
+    """The headers that a record had where it was written."""
+    return tuple(header for header in headers if header[0] not in _PROVENANCE)
 
 
 _PROVENANCE: Final = frozenset({SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET})

@@ -5,8 +5,8 @@ Every record is an entry, also those that were not accepted: they are shown with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from tracklog.consumers.summary import summary
 from tracklog.infra.log.partitioner import partition_of
@@ -17,6 +17,9 @@ from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.fold import fold
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
+
+PROGRESS_RECORDS: Final = 1_000
+"""Read between two reports of progress."""
 
 
 class Entry(NamedTuple):
@@ -56,11 +59,15 @@ def timeline(trajectory_id: str, records: Iterable[Record]) -> Timeline:
     return Timeline(state, entries)
 
 
-def records_of(log: Log, topic: str, trajectory_id: str) -> Iterator[Record]:
+def records_of(
+    log: Log, topic: str, trajectory_id: str, on_progress: Callable[[int], None] = lambda records: None
+) -> Iterator[Record]:
     """All records under a key, to the present end: a scan of its partition, for Kafka cannot read one key."""
     key = trajectory_id.encode()
     partition = partition_of(key, log.partition_count(topic))
     bounds = log.bounds(topic, partition)
-    for record in read_range(log, topic, partition, bounds.first, bounds.end):
+    for number, record in enumerate(read_range(log, topic, partition, bounds.first, bounds.end), start=1):
+        if number % PROGRESS_RECORDS == 0:
+            on_progress(PROGRESS_RECORDS)
         if record.key == key:
             yield record

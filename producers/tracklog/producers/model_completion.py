@@ -13,7 +13,7 @@ from tracklog.schemas.errors import ModelMalformed
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Usage
 
-__all__ = ["REPLY_BYTES_MAX", "Chunks", "Prices", "answer_of", "loaded"]
+__all__ = ["REPLY_BYTES_MAX", "Chunks", "Prices", "answer_of", "check_grown", "loaded"]
 
 REPLY_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one reply as JSON, calls included."""
@@ -23,17 +23,22 @@ _MICRO: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Millionths of a US dollar for a million tokens. Cached input is part of the input tokens that are counted."""
+    """Millionths of a US dollar for a million tokens. Input read from a cache, or written to one, is part of the
+    input tokens that are counted."""
 
     input: int
     output: int
     cached_input: int | None = None
+    cache_write: int | None = None
 
-    def cost_micro_usd(self, usage: Usage) -> int:
+    def cost_micro_usd(self, usage: Usage, cache_written: int = 0) -> int:
+        """`cache_written`: how many of the input tokens were written to a cache."""
         cached = min(usage.cached_tokens, usage.input_tokens)
+        written = min(cache_written, usage.input_tokens - cached)
         cached_price = self.input if self.cached_input is None else self.cached_input
-        total = (usage.input_tokens - cached) * self.input + cached * cached_price + usage.output_tokens * self.output
-        return round(total / _MICRO)
+        write_price = self.input if self.cache_write is None else self.cache_write
+        total = (usage.input_tokens - cached - written) * self.input + cached * cached_price + written * write_price
+        return round((total + usage.output_tokens * self.output) / _MICRO)
 
 
 def loaded(data: bytes) -> Mapping[str, Any]:
@@ -44,7 +49,7 @@ def loaded(data: bytes) -> Mapping[str, Any]:
         begins = data[:80].decode("utf-8", "replace")
         raise ModelMalformed(
             f"the endpoint answered something that is not JSON ({error}): {begins!r}",
-            hint="is base_url that of a chat-completions endpoint?",
+            hint="is base_url that of an endpoint for models?",
         ) from error
     if not isinstance(value, dict):
         raise ModelMalformed(f"the endpoint answered a JSON {type(value).__name__}, not an object")
@@ -151,8 +156,13 @@ class Chunks:
 
     def _grow(self, characters: int) -> None:
         self._size += characters
-        if self._size > REPLY_BYTES_MAX:
-            raise ModelMalformed(f"a reply of more than {REPLY_BYTES_MAX} bytes", hint="set max_tokens")
+        check_grown(self._size)
+
+
+def check_grown(size: int) -> None:
+    """Raises ModelMalformed when a reply that is still coming is over the limit."""
+    if size > REPLY_BYTES_MAX:
+        raise ModelMalformed(f"a reply of more than {REPLY_BYTES_MAX} bytes", hint="set max_tokens")
 
 
 def _parts(value: object) -> Iterator[Mapping[str, Any]]:
@@ -202,7 +212,10 @@ def _cost(raw: object, usage: Usage, prices: Prices | None) -> int | None:
     said = raw.get("cost") if isinstance(raw, Mapping) else None
     if isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < _COUNT_MAX / _MICRO:
         return round(said * _MICRO)
-    return None if prices is None else prices.cost_micro_usd(usage)
+    if prices is None:
+        return None
+    given = raw.get("prompt_tokens_details") if isinstance(raw, Mapping) else None
+    return prices.cost_micro_usd(usage, _count(given, "cache_write_tokens"))
 
 
 def _word(value: object) -> str:

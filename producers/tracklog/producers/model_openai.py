@@ -1,24 +1,29 @@
 """Any OpenAI-compatible endpoint, through the official SDK (`pip install 'tracklog[openai]'`).
 
-    429, 408, 409, 5xx, no connection, a time-out, a stream that is cut    tried again, `retries` times
-    the quota is spent, any other 4xx                                      ModelRefused
-    a body that is not JSON, has no message, or is over a limit            ModelMalformed
-
-A try that fails leaves no record: what is recorded is the answer that `reply` returns.
+Which failures are tried again, and what the others mean: `model_tries`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tracklog.infra.clock import Clock, SystemClock
+from tracklog.producers.model_blocks import BLOCKS
 from tracklog.producers.model_completion import Chunks, Prices, answer_of, loaded
+from tracklog.producers.model_tries import (
+    BACKOFF_S,
+    RETRIES,
+    TIMEOUT_S,
+    Again,
+    Tries,
+    meaning,
+    parameters,
+    status_meaning,
+)
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
-from tracklog.schemas.errors import InputError, ModelMalformed, ModelRefused, ModelUnavailable
+from tracklog.schemas.errors import InputError
 
 try:
     import openai
@@ -27,33 +32,9 @@ except ImportError as error:
 
 __all__ = ["OpenAIModel", "Prices"]
 
-RETRIES: Final = 4
-TIMEOUT_S: Final = 600.0
-"""For a reply, all tries together."""
-BACKOFF_S: Final = 0.5
-"""Before the second try; doubled for each further one."""
-BACKOFF_S_MAX: Final = 30.0
-RETRY_AFTER_S_MAX: Final = 120.0
-"""An endpoint that asks for more patience than this is not available."""
-_AGAIN: Final = frozenset((408, 409, 429))
 _SPENT: Final = "insufficient_quota"
 _OURS: Final = frozenset(("model", "messages", "tools", "stream", "stream_options", "n"))
 _CLOCK: Final = SystemClock()
-_HINTS: Final[Mapping[int, str]] = {
-    400: "the request does not suit the model: is the context too long?",
-    401: "check the api_key of the client",
-    403: "check the api_key of the client and what it may use",
-    404: "check the model's name and the base_url of the client",
-    429: "the quota is spent",
-}
-
-
-class _Again(Exception):
-    """A try that failed in a way that another may not. `after_s`: when the endpoint says so."""
-
-    def __init__(self, reason: str, after_s: float | None = None) -> None:
-        super().__init__(reason)
-        self.after_s = after_s
 
 
 class OpenAIModel:
@@ -77,16 +58,12 @@ class OpenAIModel:
     ) -> None:
         if not isinstance(client, openai.AsyncOpenAI):
             raise InputError(f"{type(client).__name__} is no client of use here", hint="give an openai.AsyncOpenAI")
-        if retries < 0 or not timeout_s > 0 or backoff_s < 0:
-            raise InputError("retries and backoff_s are 0 or more, timeout_s is above 0")
+        self._tries = Tries(retries, timeout_s, backoff_s)
         self._client = client.with_options(max_retries=0)
         self._model = model
         self.sampling: Mapping[str, str] = dict(sampling or {})
-        _parameters(self.sampling)
+        parameters(self.sampling, _OURS)
         self._prices = prices
-        self._retries = retries
-        self._timeout_s = timeout_s
-        self._backoff_s = backoff_s
         self._clock = clock
 
     @property
@@ -101,8 +78,9 @@ class OpenAIModel:
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model. The request's sampling goes over the model's own. Streams when `on_token` is given."""
-        parameters = _parameters({**self.sampling, **request.sampling})
-        body = {"model": self._model, "messages": list(request.messages), **parameters}
+        sampling = parameters({**self.sampling, **request.sampling}, _OURS)
+        messages = [{name: value for name, value in one.items() if name != BLOCKS} for one in request.messages]
+        body = {"model": self._model, "messages": messages, **sampling}
         if request.tools:
             body["tools"] = list(request.tools)
         return await self.answer(body, request, on_token=on_token)
@@ -112,7 +90,8 @@ class OpenAIModel:
     ) -> ModelAnswer:
         """The answer to this body of a request, tried as `reply` tries."""
         began = self._clock.monotonic_s()
-        completion = await self._tried(body, on_token)
+        whom = f"{self._model} at {self._client.base_url}"
+        completion = await self._tries.answer(lambda: self._once(body, on_token), whom)
         seed = body.get("seed")
         return answer_of(
             completion,
@@ -122,25 +101,8 @@ class OpenAIModel:
             duration_ms=round((self._clock.monotonic_s() - began) * 1000),
         )
 
-    async def _tried(self, body: Mapping[str, Any], on_token: OnToken | None) -> Mapping[str, Any]:
-        last = "no answer"
-        try:
-            async with asyncio.timeout(self._timeout_s) as bound:
-                for number in range(self._retries + 1):
-                    try:
-                        return await self._once(body, on_token)
-                    except _Again as again:
-                        last = str(again)
-                        if number < self._retries:
-                            await asyncio.sleep(self._pause_s(number, again))
-        except TimeoutError:
-            if not bound.expired():
-                raise
-            raise self._unavailable(f"within {self._timeout_s:g} s", last) from None
-        raise self._unavailable(f"in {self._retries + 1} tries", last)
-
     async def _once(self, body: Mapping[str, Any], on_token: OnToken | None) -> Mapping[str, Any]:
-        """Raises _Again, ModelRefused, ModelMalformed, and what `on_token` raises."""
+        """Raises Again, ModelRefused, ModelMalformed, and what `on_token` raises."""
         if on_token is not None:
             return await self._streamed(body, on_token)
         try:
@@ -160,25 +122,12 @@ class OpenAIModel:
             while (chunk := await _next_chunk(stream)) is not None:
                 chunks.take(chunk)
         if not chunks.finished:
-            raise _Again("the stream ended before the reply did")
+            raise Again("the stream ended before the reply did")
         return chunks.completion()
 
     def _arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """All of the body as it is: the SDK's own parameters know the sampling of one vendor only."""
-        return {"model": self._model, "messages": [], "extra_body": dict(body), "timeout": self._timeout_s}
-
-    def _pause_s(self, number: int, again: _Again) -> float:
-        if again.after_s is None:
-            return float(min(BACKOFF_S_MAX, self._backoff_s * 2**number))
-        if again.after_s > RETRY_AFTER_S_MAX:
-            raise self._unavailable(f"and asks for {again.after_s:g} s of patience", str(again))
-        return again.after_s
-
-    def _unavailable(self, bound: str, last: str) -> ModelUnavailable:
-        return ModelUnavailable(
-            f"{self._model} at {self._client.base_url} gave no reply {bound}: {last}",
-            hint="the trajectory can be resumed when it answers again",
-        )
+        return {"model": self._model, "messages": [], "extra_body": dict(body), "timeout": self._tries.timeout_s}
 
 
 async def _next_chunk(stream: Any) -> Mapping[str, Any] | None:
@@ -190,43 +139,9 @@ async def _next_chunk(stream: Any) -> Mapping[str, Any] | None:
 
 
 def _meaning(error: Exception) -> Exception:
-    """What an error of the SDK means here. Errors that are none of its own are those of its transport."""
-    if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | AttributeError):
-        return ModelMalformed(f"the endpoint answered what is no completion: {error}", hint="ask again")
-    if isinstance(error, openai.APIStatusError):
-        return _status_meaning(error)
-    if isinstance(error, openai.OpenAIError) and not isinstance(error, openai.APIError):
-        return ModelRefused(f"the client cannot ask: {error}", hint="check the settings of the client")
-    cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
-    return _Again(f"{type(error).__name__}: {error}{cause}")
+    return meaning(error, openai, openai.OpenAIError, _of_status)
 
 
-def _status_meaning(error: openai.APIStatusError) -> Exception:
-    status = error.status_code
-    said = f"the endpoint answered {status}: {error.message}"
-    if (status in _AGAIN or status >= 500) and error.code != _SPENT:
-        return _Again(said, _after_s(error.response.headers))
-    return ModelRefused(said, hint=_HINTS.get(status, "the endpoint does not take the request"))
-
-
-def _after_s(headers: Mapping[str, str]) -> float | None:
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        digits = headers.get(name, "")
-        if digits.replace(".", "", 1).isdecimal():
-            return float(digits) * unit_s
-    return None
-
-
-def _parameters(sampling: Mapping[str, str]) -> dict[str, Any]:
-    """Raises InputError for what is not sampling."""
-    ours = sorted(_OURS & set(sampling))
-    if ours:
-        raise InputError(f"{', '.join(ours)} is no sampling parameter", hint="it follows from the request")
-    return {name: _value(text) for name, text in sampling.items()}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def _of_status(error: openai.APIStatusError) -> Exception:
+    spent = error.code == _SPENT
+    return status_meaning(error.status_code, error.message, error.response.headers, spent=spent)

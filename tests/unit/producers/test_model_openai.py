@@ -308,7 +308,7 @@ def test_a_client_that_is_not_async_is_refused_with_the_way_out() -> None:
 
 async def test_every_error_of_the_sdk_is_one_of_ours() -> None:
     """A leaf that a newer SDK brings comes up here, and is given its meaning in `_meaning`."""
-    from tracklog.producers import model_openai
+    from tracklog.producers import model_openai, model_tries
 
     with loopback(in_turn(Reply(400))) as server:
         client = openai.AsyncOpenAI(base_url=server.url, api_key="key", max_retries=0)
@@ -331,4 +331,4 @@ async def test_every_error_of_the_sdk_is_one_of_ours() -> None:
 
     meanings = [model_openai._meaning(error) for error in raised]
 
-    assert all(isinstance(one, ModelError | model_openai._Again) for one in meanings)
+    assert all(isinstance(one, ModelError | model_tries.Again) for one in meanings)
