@@ -18,6 +18,7 @@ from tracklog.producers.bodies import whole_text
 from tracklog.producers.fork import Changes, forked
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.models import Model
+from tracklog.producers.policy_file import load_policy
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
@@ -26,7 +27,7 @@ from tracklog.schemas.errors import InputError, TracklogError
 
 __all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id"]
 
-CHANGES: Final = ("model", "prompt", "reply")
+CHANGES: Final = ("model", "prompt", "policy", "reply")
 """What can be changed, by name."""
 ID_HEX: Final = 8
 
@@ -52,13 +53,15 @@ class Forked(NamedTuple):
 
 
 def changes_of(words: Mapping[str, str], agent: Agent) -> tuple[Mapping[str, str], Changes]:
-    """(the changes with the texts of files, the changes) from `model=NAME`, `prompt=FILE`, `reply=FILE`.
+    """(the changes with the texts of files, the changes) from `model=NAME`, `prompt=FILE`, `policy=FILE`,
+    `reply=FILE`.
 
     Raises InputError for a file that cannot be read, and for a model that the agent's cannot be changed to.
     """
     texts = {name: value if name == "model" else _text(value) for name, value in words.items()}
     model = _model(agent, texts["model"]) if "model" in texts else None
-    return texts, Changes(model=model, prompt=texts.get("prompt"), reply=texts.get("reply"))
+    policy = load_policy(Path(words["policy"])) if "policy" in words else None
+    return texts, Changes(model=model, prompt=texts.get("prompt"), policy=policy, reply=texts.get("reply"))
 
 
 def fork_id(origin: str, asked: Asked) -> str:

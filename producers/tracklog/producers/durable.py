@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
-from tracklog.producers.calls import Calls, result_body, settling_of
+from tracklog.producers.calls import Calls, settling_of
 from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.divergence import Diverged
@@ -35,9 +35,9 @@ from tracklog.producers.record import Record
 from tracklog.producers.reopening import Reopened
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
-from tracklog.producers.settle import Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
+from tracklog.producers.unsettled import settle_all
 from tracklog.producers.versions import Versions
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
@@ -47,14 +47,12 @@ from tracklog.schemas.errors import (
     Fenced,
     InputError,
     InvalidEvent,
-    SessionError,
     TracklogError,
     UnknownSchema,
     WriterError,
 )
-from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
-from tracklog.schemas.state import Call, State
+from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver, InboxId, Place
 
@@ -102,19 +100,17 @@ async def durable(
     pen = WriterPen(writer, leash)
     try:
         taking = await _taking(pen, mailbox, setup, log, names.inbox)
-        check_cancelled(taking, await pen.standing())
-        history = await _record_up_to(producer, writer.state)
+        history = await _record_up_to(producer, await pen.standing())
         begun = await _begun(log, topic, trajectory_id, history, fork)
+        setup = await begun.ruled(setup)
         _check_drift(setup, history, writer.state)
         back = await _reopened(setup, trajectory_id, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
-            await _settle_all(setup, trajectory_id, pen, history, writer.state)
+            await settle_all(setup, pen, history)
             history = await _record_up_to(producer, await writer.confirm())
             check_cancelled(taking, writer.state)
         producer.close_history(trajectory_id)
-        session, record = _session(setup, trajectory_id, history, pen, begun, back)
-        record.taking = taking
-        taking.messages.clear()  # those are in the record that was read after them
+        session, record = _session(setup, trajectory_id, history, pen, begun, back, taking)
         await session.start(back.recall)
         async with _running(session, record):
             yield session
@@ -130,12 +126,14 @@ async def durable(
 
 
 async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
-    """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
+    """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
+    Cancelled."""
     own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
     taking = Taking(pen, own)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)
+        check_cancelled(taking, await pen.standing())
     return taking
 
 
@@ -168,6 +166,7 @@ async def _over(
 ) -> AsyncIterator[Session]:
     """A session of a trajectory that has ended."""
     begun = await _begun(log, topic, trajectory_id, ended, fork)
+    setup = await begun.ruled(setup)
     session, _ = _session(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
     await session.start()
     try:
@@ -196,6 +195,10 @@ class _Begun(NamedTuple):
 
     fork: Fork | None
     lineage: Lineage
+
+    async def ruled(self, setup: Setup) -> Setup:
+        """The setup with the policy file that a fork was given."""
+        return setup if self.fork is None else await asyncio.to_thread(self.fork.ruled, setup)
 
 
 async def _begun(log: Log, topic: str, trajectory_id: str, history: Sequence[Accepted], asked: Fork | None) -> _Begun:
@@ -231,6 +234,7 @@ def _session(
     pen: Pen,
     begun: _Begun,
     back: Reopened | None = None,
+    taking: Taking | None = None,
 ) -> tuple[Session, Record]:
     unknown = [event for event, _ in history if event.body is None]
     if unknown:
@@ -243,6 +247,9 @@ def _session(
     places = Places(trajectory_id, begun.lineage.inherited)
     cursor = Cursor(events, places, after=None if recall is None else recall.until)
     record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    if taking is not None:
+        record.taking = taking
+        taking.messages.clear()  # those are in the record that was read after them
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
@@ -259,28 +266,6 @@ def _events(history: Sequence[Accepted]) -> list[Event]:
     return [event for event, _ in history]
 
 
-async def _settle_all(
-    setup: Setup, trajectory_id: str, pen: WriterPen, history: Sequence[Accepted], state: State
-) -> None:
-    """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
-    settling = settling_of(setup, trajectory_id, pen)
-    record = Record(trajectory_id, Cursor(()), pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
-    held: list[SessionError] = []
-    for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
-        standing = await _standing(record, call_id, call, history)
-        if standing is None:
-            continue
-        try:
-            outcome = await settling.settle(standing)
-        except SessionError as error:
-            held.append(error)
-            continue
-        body = await result_body(record, call_id, outcome, standing.attempts)
-        await pen.append(body, turn=call.turn, cause=call.seq)
-    if held:
-        raise held[0]
-
-
 def _check_drift(setup: Setup, history: Sequence[Accepted], state: State) -> None:
     """Before anything is done by other versions than those that are recorded."""
     recorded = Versions.recorded(event for event, _ in history)
@@ -289,25 +274,6 @@ def _check_drift(setup: Setup, history: Sequence[Accepted], state: State) -> Non
     open_at = {call.seq for call in state.open_intents.values() if call.place is Place.INLINE}
     intents = (event.body for event, _ in history if event.envelope.seq in open_at)
     check_drift(state.trajectory_id, setup, recorded, [body for body in intents if isinstance(body, ev.ToolIntent)])
-
-
-async def _standing(record: Record, call_id: str, call: Call, history: Sequence[Accepted]) -> Standing | None:
-    """The open call as its intent says; None for one that is nobody's to run."""
-    if call.place is not Place.INLINE:
-        return None
-    event, position = next(one for one in history if one[0].envelope.seq == call.seq)
-    intent = event.body
-    assert isinstance(intent, ev.ToolIntent)
-    return Standing(
-        intent,
-        await record.whole(intent.arguments),
-        call.seq,
-        call.turn,
-        appended_us=position.timestamp_ms * 1000,
-        in_doubt=call.status is not CallStatus.INTENDED,
-        asked=call.status is CallStatus.ESCALATED,
-        attempts=1,
-    )
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -58,6 +59,8 @@ async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inh
     cursor = Cursor(history, Places(trajectory_id, inherited))
     ended = any(isinstance(event.body, ev.TaskEnded) for event in history) and not cursor.cancelled
     fork = Fork.recorded(history)
+    if fork is not None:
+        setup = await asyncio.to_thread(fork.ruled, setup)
     session, total = _session(setup, trajectory_id, cursor, ended, fork), cursor.left
     divergence = await _run(session, program, cursor)
     return Report(trajectory_id, cursor.turn, total - cursor.left, ended, divergence)

@@ -38,9 +38,10 @@ def fork(
 ) -> None:
     """Run an agent again from a turn of a recorded run, with one thing changed, in a trajectory of its own.
 
-    --set model=NAME, --set prompt=FILE and --set reply=FILE say what is changed; a reply is what the model is taken
-    to have said at that turn. Tools are sandboxed: a call that the origin made too is given what that one gave, any
-    other is denied. The same call again goes on with the same fork. Exit code 1 when one did not come to its end.
+    --set model=NAME, prompt=FILE, policy=FILE and reply=FILE say what is changed; a reply is what the model is taken
+    to have said at that turn, a policy is recorded with the fork. Tools are sandboxed: a call that the origin made too
+    is given what that one gave, any other is denied. The same call again goes on with the same fork. Exit code 1 when
+    one did not come to its end.
 
     \b
     Examples:
