@@ -14,7 +14,7 @@ from tests.support.sessions import ScriptedModel, says
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
 from tracklog.infra.settings import Settings, load_settings
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.schemas.values import Driver
@@ -30,7 +30,7 @@ async def record(settings: Settings) -> None:
                 agent = Agent("traveller", ScriptedModel(says("done")))
                 setup = agent.setup("a trip", blobs_of(settings), driver=driver)
                 try:
-                    await run_to(name, durable(producer, name, log=log, setup=setup), agent, setup)
+                    await run_to(name, opened(producer, name, log=log, setup=setup), agent, setup)
                 except ConnectionError:
                     continue
 

@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from tracklog.infra.log.port import Log
-from tracklog.producers.durable import OWNER, durable
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import read_history
 from tracklog.producers.lineage import fork_point, read_inherited
 from tracklog.producers.models import Model
+from tracklog.producers.opening import OWNER, opened
 from tracklog.producers.policy import Policy
 from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.producer import EventProducer
@@ -82,7 +82,7 @@ async def forked(
     rules = changes.policy.text if isinstance(changes.policy, PolicyFile) else None
     start = Fork(fork_point(record, turn), turn, tuple(sorted(set(allow))), changes.reply, rules)
     tenant = tenant if tenant is not None else record[-1].envelope.tenant
-    async with durable(
+    async with opened(
         producer,
         trajectory_id,
         log=log,

@@ -92,7 +92,7 @@ class Fork:
         """The setup with the policy file that was given, when one was. Blocks; raises BlobMissing, BlobAltered."""
         if not isinstance(self.policy, bytes):
             return setup
-        return replace(setup, policy=PolicyFile(setup.blobs.get(self.policy.hex()), "of this fork"))
+        return replace(setup, policy=PolicyFile(setup.store.get(self.policy.hex()), "of this fork"))
 
     async def answer(self, record: Record, turn: int) -> ModelAnswer | None:
         """The reply that was given for this turn, None when the model is to be asked. Raises InputError."""

@@ -28,7 +28,7 @@ async def settle_all(setup: Setup, pen: WriterPen, history: Sequence[Accepted]) 
     """
     trajectory_id, state = pen.writer.trajectory_id, pen.writer.state
     settling = settling_of(setup, trajectory_id, pen)
-    record = Record(trajectory_id, Cursor(()), pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(trajectory_id, Cursor(()), pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     held: list[SessionError] = []
     for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
         standing = await _standing(record, call_id, call, history)

@@ -1,6 +1,6 @@
 """Making a program durable: open a session, run, leave; after a crash do the same again (DESIGN §7).
 
-    async with durable(producer, "trip-1", log=log, setup=Setup(agent="traveller", task="book a trip", ...)) as session:
+    async with opened(producer, "trip-1", log=log, setup=Setup(agent="traveller", task="book a trip", ...)) as session:
         ...
 
 Opening claims the trajectory, which fences whoever had it; reads its record; and settles every call that may have
@@ -56,14 +56,14 @@ from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver, InboxId, Place
 
-__all__ = ["durable"]
+__all__ = ["opened"]
 
 OWNER: Final = "library"
 Takes = tuple[InboxId, int] | tuple[None, None]
 
 
 @asynccontextmanager
-async def durable(
+async def opened(
     producer: EventProducer,
     trajectory_id: str,
     *,
@@ -246,7 +246,7 @@ def _session(
     recall = None if back is None else back.recall
     places = Places(trajectory_id, begun.lineage.inherited)
     cursor = Cursor(events, places, after=None if recall is None else recall.until)
-    record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     if taking is not None:
         record.taking = taking
         taking.messages.clear()  # those are in the record that was read after them
