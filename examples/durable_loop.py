@@ -1,10 +1,10 @@
-"""A tool loop that survives kill -9: `python examples/durable_loop.py DIRECTORY [--kill]`.
+"""A tool loop written against the session, which survives kill -9: `python examples/durable_loop.py [--kill]`.
 
 With --kill the process kills itself right after the booking, before anything could say that it was made. Run it
 again without: it goes on where it was, and the booking is there once. The model is scripted, so no key is needed.
+The log is .tracklog/ of the current directory, unless the settings say otherwise.
 """
 
-# ruff: noqa: T201 - it talks to a person
 from __future__ import annotations
 
 import asyncio
@@ -14,18 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tracklog.infra.blobs import open_blobs
-from tracklog.infra.clock import SystemClock, SystemEntropy
-from tracklog.infra.log.open import open_log
-from tracklog.infra.settings import Settings
-from tracklog.producers.durable import durable
+from tracklog.producers import CallContext, Session, Setup, ToolSet, durable, tool
 from tracklog.producers.model_recorded import RecordedModel
 from tracklog.producers.models import ModelAnswer, calls_of
-from tracklog.producers.producer import EventProducer
-from tracklog.producers.session import Session
-from tracklog.producers.setup import Setup
-from tracklog.producers.tools import CallContext, ToolSet, tool
-from tracklog.schemas.topics import Topics
 
 KILL = "--kill" in sys.argv
 
@@ -40,7 +31,7 @@ def find_flights(to: str) -> list[str]:
 @tool(effect="idempotent", key_ttl_s=86_400)
 def book(flight: str, context: CallContext) -> str:
     """Books a flight; a key that was seen books nothing."""
-    book_of = Path(sys.argv[1]) / "bookings.txt"
+    book_of = Path("bookings.txt")
     lines = book_of.read_text().splitlines() if book_of.exists() else []
     if any(line.startswith(context.idempotency_key) for line in lines):
         print("  book runs again under its key: nothing new is booked")
@@ -69,17 +60,10 @@ MODEL = RecordedModel(
 )
 
 
-async def main(directory: Path) -> None:
-    log, blobs = open_log(f"sqlite:{directory / 'log.db'}"), open_blobs(str(directory / "blobs"))
-    log.create(Settings().topic_specs())
-    setup = Setup(agent="traveller", task="Book a flight to Zürich.", blobs=blobs, model=MODEL, tools=TOOLS)
-    topics = Topics()
-    async with (
-        EventProducer(log, topics=topics, clock=SystemClock(), entropy=SystemEntropy()) as producer,
-        durable(producer, "trip-1", log=log, topics=topics, setup=setup) as session,
-    ):
+async def main() -> None:
+    setup = Setup("traveller", "Book a flight to Zürich.", model=MODEL, tools=TOOLS)
+    async with durable("trip-1", setup) as session:
         print(await loop(session, setup.task))
-    log.close()
 
 
 async def loop(session: Session, task: str) -> str:
@@ -96,6 +80,4 @@ async def loop(session: Session, task: str) -> str:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    place.mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(place))
+    asyncio.run(main())

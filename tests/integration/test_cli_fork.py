@@ -15,7 +15,7 @@ from tracklog.consumers.cli.app import app
 from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
 from tracklog.infra.settings import load_settings
 from tracklog.producers.agents import load_agent
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import run_turns
 
@@ -71,7 +71,7 @@ def tracklog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trackl
         blobs = blobs_of(settings)
         setup = Setup("traveller", "a trip", blobs, model=agent.model, tools=agent.tools, prompt=agent.prompt)
         with opened_log(settings, make_topics=True) as log:
-            async with producer_of(settings, log) as producer, durable(producer, "trip", log=log, setup=setup) as one:
+            async with producer_of(settings, log) as producer, opened(producer, "trip", log=log, setup=setup) as one:
                 await run_turns(one, agent, "a trip")
 
     asyncio.run(record())

@@ -20,8 +20,8 @@ from tracklog.infra.settings import load_settings
 from tracklog.infra.topic_admin import apply
 from tracklog.producers.agents import load_agent
 from tracklog.producers.data import AIRLINE, shipped_file
-from tracklog.producers.durable import durable
 from tracklog.producers.importers.rebuild import rebuild_record
+from tracklog.producers.opening import opened
 from tracklog.producers.turn import run_turns
 
 FOUND = "airline-17-3"
@@ -59,7 +59,7 @@ def test_one_of_many_runs_is_brought_from_kafka_and_needs_it_no_more(
             setup = loaded.setup("a trip", blobs_of(settings))
             async with (
                 producer_of(settings, log) as producer,
-                durable(producer, "trip", log=log, topics=settings.topic_names, setup=setup) as session,
+                opened(producer, "trip", log=log, topics=settings.topic_names, setup=setup) as session,
             ):
                 await run_turns(session, loaded, "a trip")
 

@@ -13,8 +13,8 @@ import pytest
 from tests.support.anthropic_server import THOUGHT, Endpoint, anthropic_server, asks_for, says
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import TRAJECTORY, World, built_in, new_world
-from tracklog.producers.durable import durable
 from tracklog.producers.model_anthropic import AnthropicModel
+from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.schemas.errors import ModelMalformed
 from tracklog.schemas.events import ModelReplied, ToolResult
@@ -36,7 +36,7 @@ def setup(world: World, endpoint: Endpoint) -> Any:
 
 async def run(world: World, endpoint: Endpoint) -> None:
     made = setup(world, endpoint)
-    async with world.process() as (log, producer), durable(producer, TRAJECTORY, log=log, setup=made) as session:
+    async with world.process() as (log, producer), opened(producer, TRAJECTORY, log=log, setup=made) as session:
         await built_in(made)(session)
 
 

@@ -12,17 +12,19 @@ ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("schemas", "infra", "producers")
 
 
-def run_example(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_example(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(str(ROOT / role) for role in ROLES)
     command = [sys.executable, "-u", str(ROOT / "examples" / "durable_loop.py"), *arguments]
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, encoding="utf-8")
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, encoding="utf-8"
+    )
 
 
 def test_the_loop_that_is_killed_goes_on_and_books_once(tmp_path: Path) -> None:
-    killed = run_example(str(tmp_path), "--kill")
-    resumed = run_example(str(tmp_path))
-    again = run_example(str(tmp_path))
+    killed = run_example(tmp_path, "--kill")
+    resumed = run_example(tmp_path)
+    again = run_example(tmp_path)
 
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (resumed.returncode, again.returncode) == (0, 0), resumed.stderr + again.stderr

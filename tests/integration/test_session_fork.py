@@ -13,9 +13,9 @@ from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import PAST_GRACE_S, TRAJECTORY, World, asks, built_in, new_world, says
 from tests.support.writing import read_accepted
 from tracklog.producers.divergence import Diverged
-from tracklog.producers.durable import durable
 from tracklog.producers.fork import Changes, forked
 from tracklog.producers.lineage import read_inherited
+from tracklog.producers.opening import opened
 from tracklog.producers.policy import ALLOW, Decision, Situation, deny
 from tracklog.producers.replay import Report, replay
 from tracklog.producers.session import Session
@@ -87,7 +87,7 @@ async def run_fork(
 
 async def resume(world: World, setup: Setup, trajectory_id: str = FORK) -> None:
     """As any other trajectory is."""
-    async with world.process() as (log, producer), durable(producer, trajectory_id, log=log, setup=setup) as session:
+    async with world.process() as (log, producer), opened(producer, trajectory_id, log=log, setup=setup) as session:
         await built_in(setup)(session)
 
 

@@ -23,7 +23,7 @@ from tests.support.sessions import (
 )
 from tracklog.infra.log.memory import Fault
 from tracklog.producers.answers import Answers
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, ToolSet, tool
@@ -70,7 +70,7 @@ async def test_an_owner_that_was_overtaken_before_its_intent_does_nothing(
         setup = world.setup(model)
 
         async def overtaken() -> None:
-            async with durable(producer, TRAJECTORY, log=log, setup=setup) as session:
+            async with opened(producer, TRAJECTORY, log=log, setup=setup) as session:
                 await session.build_context([{"role": "user", "content": "go"}])
                 reply = await session.call_model()
                 await session.authorize(reply.tool_calls[0])
@@ -90,7 +90,7 @@ async def test_an_intent_that_may_be_lost_is_waited_for(service: tuple[Ledger, s
 
     async with (
         world.process() as (log, producer),
-        durable(producer, TRAJECTORY, log=log, setup=world.setup(model)) as session,
+        opened(producer, TRAJECTORY, log=log, setup=world.setup(model)) as session,
     ):
         await session.build_context([{"role": "user", "content": "go"}])
         reply = await session.call_model()
@@ -148,7 +148,7 @@ async def test_a_frozen_owner_that_wakes_after_a_takeover_makes_no_second_effect
 
         async def owner() -> None:
             setup = world.setup(model)
-            async with durable(producer, TRAJECTORY, log=log, setup=setup) as session:
+            async with opened(producer, TRAJECTORY, log=log, setup=setup) as session:
                 await built_in(setup)(session)
 
         first = asyncio.create_task(owner())
@@ -156,7 +156,7 @@ async def test_a_frozen_owner_that_wakes_after_a_takeover_makes_no_second_effect
         world.clock.advance(PAST_GRACE_S)
         setup = world.setup(model)
         try:
-            async with durable(producer_2, TRAJECTORY, log=log_2, setup=setup) as session:
+            async with opened(producer_2, TRAJECTORY, log=log_2, setup=setup) as session:
                 await built_in(setup)(session)
         except PersonNeeded:
             assert effect is Effect.OPAQUE

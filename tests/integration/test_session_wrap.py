@@ -13,7 +13,7 @@ import pytest
 from tests.support.ledger import Ledger, ledger
 from tests.support.openai_server import asks_for, openai_server, says
 from tests.support.sessions import TRAJECTORY, Program, World, new_world
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
 from tracklog.producers.versions import Drift
@@ -72,7 +72,7 @@ async def streamed(client: openai.AsyncOpenAI, asked: dict[str, Any]) -> dict[st
 async def run(world: World, program: Program, **changes: Any) -> None:
     async with (
         world.process() as (log, producer),
-        durable(producer, TRAJECTORY, log=log, setup=world.setup(None, **changes)) as session,
+        opened(producer, TRAJECTORY, log=log, setup=world.setup(None, **changes)) as session,
     ):
         await program(session)
 

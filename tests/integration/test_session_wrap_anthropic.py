@@ -11,7 +11,7 @@ import pytest
 from tests.support.anthropic_server import THOUGHT, anthropic_server, asks_for, says
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import TRAJECTORY, Program, World, new_world
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
 from tracklog.schemas.errors import InputError, SessionMisused
@@ -79,7 +79,7 @@ WAYS = {"whole": whole, "beta": beta, "streamed": streamed}
 async def run(world: World, program: Program) -> None:
     async with (
         world.process() as (log, producer),
-        durable(producer, TRAJECTORY, log=log, setup=world.setup(None)) as session,
+        opened(producer, TRAJECTORY, log=log, setup=world.setup(None)) as session,
     ):
         await program(session)
 

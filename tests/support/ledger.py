@@ -9,8 +9,8 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.request import Request, urlopen
 
@@ -25,17 +25,26 @@ class Ledger:
         self.asked: Counter[str] = Counter()
         self.keys: dict[str, str] = {}
         self.lock = threading.Lock()
+        self.moment: Callable[[str], None] = lambda _: None
+        """Told when an effect is asked for, when it was made or its key was known, and when that was answered."""
 
     def make(self, call_id: str, key: str | None) -> str:
+        self.moment(f"{call_id} is asked for")
+        receipt, known = self._make(call_id, key)
+        self.moment(f"the key of {call_id} is known: nothing is done" if known else f"{call_id} is done")
+        return receipt
+
+    def _make(self, call_id: str, key: str | None) -> tuple[str, bool]:
+        """(receipt, whether the key was known)."""
         with self.lock:
             self.asked[call_id] += 1
             if key is not None and key in self.keys:
-                return self.keys[key]
+                return self.keys[key], True
             self.made[call_id] += 1
             receipt = f"receipt for {call_id}"
             if key is not None:
                 self.keys[key] = receipt
-            return receipt
+            return receipt, False
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -43,7 +52,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer({"receipt": self.ledger.make(asked["call_id"], asked.get("key"))})
+        receipt = self.ledger.make(asked["call_id"], asked.get("key"))
+        with suppress(ConnectionError):  # whoever asked may be killed by now
+            self._answer({"receipt": receipt})
+            self.ledger.moment(f"{asked['call_id']} is answered")
 
     def do_GET(self) -> None:
         if self.path == "/made":

@@ -24,7 +24,7 @@ from tests.support.sessions import ScriptedModel, asks, built_in, says
 from tests.support.writing import on_log
 from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.log.port import Delivered, Headers, Log, Position
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
@@ -149,7 +149,7 @@ async def main(job: Job) -> dict[str, str]:
         async def run(trajectory_id: str) -> str:
             setup = setup_of(trajectory_id, blobs, offered)
             try:
-                async with durable(producer, trajectory_id, log=log, setup=setup, topics=Topics(job.prefix)) as session:
+                async with opened(producer, trajectory_id, log=log, setup=setup, topics=Topics(job.prefix)) as session:
                     await built_in(setup)(session)
             except TracklogError as error:
                 return type(error).__name__

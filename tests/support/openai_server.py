@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -32,6 +32,8 @@ class Endpoint:
         self.answered: Counter[int] = Counter()
         self.bodies: list[dict[str, Any]] = []
         self.url = ""
+        self.moment: Callable[[str], None] = lambda _: None
+        """Told when a reply is asked for, and when it was sent."""
 
 
 @contextmanager
@@ -61,7 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         number = sum(message["role"] == "assistant" for message in body["messages"])
         self.endpoint.answered[number] += 1
-        self._answer(_completion(self.endpoint.replies[number]), streams=bool(body.get("stream")))
+        self.endpoint.moment(f"the model is asked for reply {number + 1}")
+        with suppress(ConnectionError):  # whoever asked may be killed by now
+            self._answer(_completion(self.endpoint.replies[number]), streams=bool(body.get("stream")))
+            self.endpoint.moment(f"the model has given reply {number + 1}")
 
     def log_message(self, *_: Any) -> None:
         """Quiet."""

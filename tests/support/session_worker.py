@@ -18,7 +18,7 @@ from tests.support.class_tools import class_tools
 from tests.support.sessions import ScriptedModel, asks, built_in, says
 from tests.support.writing import on_log
 from tracklog.infra.blobs import open_blobs
-from tracklog.producers.durable import durable
+from tracklog.producers.opening import opened
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
 from tracklog.producers.tools import ToolSet, tool
@@ -73,7 +73,7 @@ async def main(url: str, prefix: str, blobs: str, ledger_url: str, moment: str) 
 
         log.append = counted  # type: ignore[method-assign]
         try:
-            async with durable(producer, TRAJECTORY, log=log, setup=setup, topics=Topics(prefix)) as session:
+            async with opened(producer, TRAJECTORY, log=log, setup=setup, topics=Topics(prefix)) as session:
                 await built_in(setup)(session)
         except PersonNeeded:
             return "a person is needed"

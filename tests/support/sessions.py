@@ -16,8 +16,8 @@ from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.clock import ManualClock, SystemClock, SystemEntropy
 from tracklog.infra.log.memory import Fault, Faults, MemoryLog
 from tracklog.infra.log.memory_store import MemoryStore
-from tracklog.producers.durable import durable
 from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of
+from tracklog.producers.opening import opened
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
@@ -184,7 +184,7 @@ class World:
         setup = self.setup(model, **changes)
         async with (
             self.process() as (log, producer),
-            durable(producer, TRAJECTORY, log=log, setup=setup, from_checkpoint=self.from_checkpoint) as session,
+            opened(producer, TRAJECTORY, log=log, setup=setup, from_checkpoint=self.from_checkpoint) as session,
         ):
             self.notes = session.notes
             await (program or built_in(setup))(session)

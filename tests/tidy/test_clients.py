@@ -44,8 +44,9 @@ CLOCK_READS = {
 }
 RANDOM_MODULES = {"random", "secrets"}
 
-ENVIRONMENT = ("tracklog.consumers.*", "tracklog.infra.stack.*")
-"""Commands hand the environment on; the local stack starts programs that need PATH and JAVA_HOME."""
+ENVIRONMENT = ("tracklog.consumers.*", "tracklog.infra.stack.*", "tracklog.producers.connection")
+"""Commands hand the environment on, and so does library mode, which has no command; the local stack starts programs
+that need PATH and JAVA_HOME."""
 
 
 OUTSIDE = ("tracklog.producers.outside",)
@@ -92,7 +93,7 @@ def test_only_the_clock_module_draws_randomness() -> None:
     assert draws == [], "take an Entropy as a parameter"
 
 
-def test_only_commands_read_the_environment() -> None:
+def test_only_commands_and_library_mode_read_the_environment() -> None:
     def reads(node: ast.AST) -> bool:
         return isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")
 

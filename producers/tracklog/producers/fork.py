@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from tracklog.infra.log.port import Log
-from tracklog.producers.durable import OWNER, durable
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import read_history
 from tracklog.producers.lineage import fork_point, read_inherited
 from tracklog.producers.models import Model
+from tracklog.producers.opening import OWNER, opened
 from tracklog.producers.policy import Policy
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.session import Session
@@ -79,7 +79,7 @@ async def forked(
     record = await asyncio.to_thread(_whole_record, log, topic, origin)
     start = Fork(fork_point(record, turn), turn, tuple(sorted(set(allow))), changes.reply)
     tenant = tenant if tenant is not None else record[-1].envelope.tenant
-    async with durable(
+    async with opened(
         producer,
         trajectory_id,
         log=log,

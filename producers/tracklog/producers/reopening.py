@@ -63,12 +63,12 @@ class Reopened:
         """
         out = cls(remembers)
         if remembers:
-            out.recall = await recall_of(history, setup.blobs, out.notes)
+            out.recall = await recall_of(history, setup.store, out.notes)
         if setup.workspace is not None:
-            out.workspace = Workspace(setup.workspace, trajectory_id, setup.blobs, setup.clock)
+            out.workspace = Workspace(setup.workspace, trajectory_id, setup.store, setup.clock)
             first = all(_files(event) is None for event in history)
             await asyncio.to_thread(out.workspace.open, first=first)
-            out.place = await restore_files(history, out.workspace, setup.blobs, settling, out.notes)
+            out.place = await restore_files(history, out.workspace, setup.store, settling, out.notes)
         for note in out.notes:
             logger.warning("trajectory %s: %s", trajectory_id, note)
         return out
@@ -81,7 +81,7 @@ class Reopened:
         return Checkpoints(
             record,
             pen,
-            setup.blobs,
+            setup.store,
             setup.clock,
             Cadence(setup.failures_a_day, pause_s=_pause_s(last)),
             workspace=self.workspace,

@@ -90,7 +90,7 @@ def _outside(cursor: Cursor, read: str) -> Diverged:
 
 def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool, fork: Fork | None) -> Session:
     pen = _NoPen(cursor, ended)
-    record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     settling = settling_of(setup, trajectory_id, pen)
     sandbox = Sandbox(fork.allow, Lineage(cursor.places.inherited)) if fork is not None else None
     return Session(setup, record, Calls(setup, record, settling, sandbox), strict=True, fork=fork)

@@ -15,6 +15,7 @@ from tracklog.producers.settle import Timing
 from tracklog.producers.tools import ToolSet
 from tracklog.producers.versions import Drift
 from tracklog.schemas import limits
+from tracklog.schemas.errors import InputError
 from tracklog.schemas.values import Driver
 
 __all__ = ["Setup"]
@@ -31,7 +32,8 @@ class Setup:
 
     agent: str
     task: str
-    blobs: BlobStore
+    blobs: BlobStore | None = None
+    """Where long bodies, prompts and schemas go; None for the store that the settings name."""
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     driver: Driver = Driver.LIBRARY
@@ -53,3 +55,10 @@ class Setup:
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     """Of a call's result, as the model is given it."""
+
+    @property
+    def store(self) -> BlobStore:
+        """Raises InputError where nothing has given it one."""
+        if self.blobs is None:
+            raise InputError(f"the setup of agent {self.agent!r} has no blob store", hint="give it blobs=")
+        return self.blobs

@@ -14,10 +14,10 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.settings import WorkerSettings
 from tracklog.producers.bodies import whole_text
-from tracklog.producers.durable import durable
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.leash import Leash
 from tracklog.producers.model_patient import PatientModel
+from tracklog.producers.opening import opened
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.roster import Arrival, Kept, Known, Work, known_of
 from tracklog.producers.session import Session
@@ -114,7 +114,7 @@ class Runner:
     def _opened(
         self, trajectory_id: str, kept: Kept, setup: Setup, tenant: str | None, takes: Takes | None, leash: Leash
     ) -> AbstractAsyncContextManager[Session]:
-        return durable(
+        return opened(
             self.producer,
             trajectory_id,
             log=self.log,

@@ -1,6 +1,6 @@
 """Making a program durable: open a session, run, leave; after a crash do the same again (DESIGN §7).
 
-    async with durable(producer, "trip-1", log=log, setup=Setup(agent="traveller", task="book a trip", ...)) as session:
+    async with opened(producer, "trip-1", log=log, setup=Setup(agent="traveller", task="book a trip", ...)) as session:
         ...
 
 Opening claims the trajectory, which fences whoever had it; reads its record; and settles every call that may have
@@ -57,14 +57,14 @@ from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver, Ending, InboxId, Place
 
-__all__ = ["durable"]
+__all__ = ["opened"]
 
 OWNER: Final = "library"
 Takes = tuple[InboxId, int] | tuple[None, None]
 
 
 @asynccontextmanager
-async def durable(
+async def opened(
     producer: EventProducer,
     trajectory_id: str,
     *,
@@ -239,7 +239,7 @@ def _session(
     recall = None if back is None else back.recall
     places = Places(trajectory_id, begun.lineage.inherited)
     cursor = Cursor(events, places, after=None if recall is None else recall.until)
-    record = Record(trajectory_id, cursor, pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
@@ -261,7 +261,7 @@ async def _settle_all(
 ) -> None:
     """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
     settling = settling_of(setup, trajectory_id, pen)
-    record = Record(trajectory_id, Cursor(()), pen, setup.blobs, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(trajectory_id, Cursor(()), pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     held: list[SessionError] = []
     for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
         standing = await _standing(record, call_id, call, history)
