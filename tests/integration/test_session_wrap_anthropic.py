@@ -14,7 +14,7 @@ from tests.support.sessions import TRAJECTORY, Program, World, new_world
 from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
-from tracklog.schemas.errors import InputError, SessionMisused
+from tracklog.schemas.errors import InputError, ModelMalformed, SessionMisused
 from tracklog.schemas.events import ContextBuilt, MessageReceived, ModelReplied
 
 TOOLS: Any = [{"name": "idempotent", "description": "Books.", "input_schema": {"type": "object"}}]
@@ -37,7 +37,7 @@ def loop(world: World, url: str, *, way: str = "whole", **options: Any) -> Progr
         book = session.bind(tool)
         messages: list[Any] = [{"role": "user", "content": "book it"}]
         while True:
-            asked = {"model": "m", "max_tokens": 64, "system": "be kind", "messages": marked(messages), "tools": TOOLS}
+            asked = {"model": "m", "max_tokens": 64, "system": "be quick", "messages": marked(messages), "tools": TOOLS}
             message = await WAYS[way](client, asked)
             messages.append({"role": "assistant", "content": message.content})
             calls = [block for block in message.content if block.type == "tool_use"]
@@ -114,7 +114,7 @@ async def test_each_message_has_one_event_and_the_context_is_in_chat_form(counte
     with anthropic_server(*SCRIPT) as endpoint:
         await run(world, loop(world, endpoint.url))
 
-    assert [body.message.text for body in world.bodies(MessageReceived)] == ["be kind", "book it"]
+    assert [body.message.text for body in world.bodies(MessageReceived)] == ["be quick", "book it"]
     first, second = world.bodies(ContextBuilt)
     assert (first.messages, second.messages) == (2, 5)
     assert [edit.op.value for edit in second.edits] == ["keep", "add"]
@@ -149,3 +149,9 @@ async def test_what_a_session_cannot_record_is_refused(counted: tuple[Ledger, Wo
     with anthropic_server() as endpoint:
         await run(world, program)
     assert endpoint.bodies == []
+
+
+async def test_an_error_of_the_session_reaches_the_program_as_it_is(counted: tuple[Ledger, World]) -> None:
+    _, world = counted
+    with anthropic_server(*SCRIPT, faults=["malformed"]) as endpoint, pytest.raises(ModelMalformed):
+        await run(world, loop(world, endpoint.url))

@@ -17,14 +17,13 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from tracklog.producers.importers.shape import content_of, shape_of
-from tracklog.producers.importers.transcript import spoken_message
+from tracklog.producers.importers.transcript import seen_hash, spoken_message
 from tracklog.producers.journal import Journal, edited, edits_row
 from tracklog.producers.places import Places
-from tracklog.schemas.context import message_hash
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import ContextEdit, EditOp, Role
 
-__all__ = ["Assembly", "Heard", "Message", "Reading", "heard", "seen_hash"]
+__all__ = ["Assembly", "Heard", "Message", "Reading", "heard"]
 
 Message = Mapping[str, Any]
 """In the chat-completions form."""
@@ -247,17 +246,6 @@ class Reading:
                 )
             found = self._read[data] = (plain, seen_hash(plain))
         return found
-
-
-def seen_hash(message: Message) -> bytes:
-    """The hash of a message as the model sees it."""
-    return message_hash(
-        message["role"],
-        message.get("content"),
-        message.get("tool_calls"),
-        message.get("tool_call_id"),
-        message.get("name"),
-    )
 
 
 def heard(message: Message) -> Heard:

@@ -9,7 +9,7 @@ ToolResult     what became of it, after it was settled when nobody knew
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,9 +45,13 @@ class Result:
     call_id: str
     status: ResultStatus
     output: str
+    said: Mapping[str, Any] | None = None
+    """The message as a recording has it, where that is another one."""
 
     @property
-    def message(self) -> dict[str, Any]:
+    def message(self) -> Mapping[str, Any]:
+        if self.said is not None:
+            return self.said
         return {"role": "tool", "tool_call_id": self.call_id, "content": self.output}
 
 
@@ -168,9 +172,11 @@ class Calls:
         stands = self.stands()
         found = self._record.of_call(ev.Authorized, call.call_id, asked)
         spend = None if found is None else self.tally.at(call.call_id)
-        spend = self.tally.now(self._record.turn) if spend is None else spend
+        spend = self._spend_now() if spend is None else spend
         decision = self._decide(call, spend)
         stands = found is not None and (stands or found.seq < 0)
+        if self._record.rule.partial:  # what its harness refused to make has no ruling of its own
+            stands = decision.rule.startswith(UNFIT)
         if self._sandbox is not None and decision.ruling is not Ruling.DENY and not stands:
             if found is not None and self._sandbox.ruled(found.body.rule):
                 return found.body, decision
@@ -195,6 +201,11 @@ class Calls:
         )
         await self._record.write(body, ext={EXT_SPEND: spend.text})
         return body, decision
+
+    def _spend_now(self) -> Spend:
+        """For a ruling that was not recorded with its spend. In an import no ruling was."""
+        spend = self.tally.now(self._record.turn)
+        return spend._replace(tool_calls=len(self._words), wall_ms=0) if self._record.rule.partial else spend
 
     def _decide(self, call: ToolCall, spend: Spend) -> Decision:
         tool = self._setup.tools.get(call.tool)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tracklog.producers.asked import Asked
-from tracklog.producers.assembly import Assembly, Message, Reading, heard, seen_hash
+from tracklog.producers.assembly import Assembly, Message, Reading, heard
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.importers.shape import EXT_MESSAGE
+from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.in_force import InForce
 from tracklog.producers.notebook import Notebook
 from tracklog.producers.record import JSON, TEXT, Record
@@ -19,8 +20,6 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 
 __all__ = ["Contexts"]
-
-RULE_VERSION: Final = "session/1"
 
 Plain = tuple[Mapping[str, Any], ...]
 
@@ -67,11 +66,12 @@ class Contexts:
                 self._assembly.know(hashes[position], seq)
             if asked is not None:
                 self.offered = await self._asked_for(asked)
+            rule = self._record.rule
             body = ev.ContextBuilt(
                 edits=self._assembly.build(hashes),
-                context_hash=context_hash(hashes, RULE_VERSION, self.offered),
+                context_hash=context_hash(hashes, rule.version, self.offered),
                 messages=len(plain),
-                rule_version=RULE_VERSION,
+                rule_version=rule.version,
             )
             self._record.turn += 1
             ext = None if asked is None else asked.ext
@@ -88,7 +88,10 @@ class Contexts:
                 await self._notebook.checkpoint()
                 summary = await self._record.body(await summarize(), TEXT)
                 body = ev.Compacted(
-                    first_turn=first_turn, last_turn=last_turn, summary=summary, rule_version=RULE_VERSION
+                    first_turn=first_turn,
+                    last_turn=last_turn,
+                    summary=summary,
+                    rule_version=self._record.rule.version,
                 )
                 seq = await self._record.write(body)
             else:

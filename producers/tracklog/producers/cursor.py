@@ -28,7 +28,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.values import ObservedKind
 
-__all__ = ["Cursor", "Recorded", "describe"]
+__all__ = ["Cursor", "Recorded", "came", "describe", "imported", "in_short"]
 
 B = TypeVar("B", bound=ev.EventBody)
 
@@ -45,6 +45,8 @@ ASIDE: Final = (
 )
 """Written about a program's work, not asked for by it."""
 IMPORTED: Final = "import:"
+BY_IMPORTER: Final = (ev.Observed, ev.TaskEnded)
+"""What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
 _NOTHING: Final[Mapping[str, str]] = {}
 OF_CALLS: Final = (ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult)
 
@@ -91,6 +93,8 @@ class Cursor:
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
         self.cancelled = False
         """Somebody cancelled it: it ends where it was, and not by its program."""
+        self.imported = False
+        """Another harness recorded it, and an importer made its events."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
@@ -132,11 +136,16 @@ class Cursor:
         self._ordered.popleft()
         return _typed(found, found.body)
 
-    def received(self, asked: str) -> Recorded[ev.MessageReceived] | None:
-        """The next message that came into the inbox, None when no other is recorded."""
+    def received(self, asked: str, after: int | None) -> Recorded[ev.MessageReceived] | None:
+        """The next message that came into the inbox, None when no other is recorded.
+
+        An imported run has each message where it was heard: there it is the next event in order.
+        """
         self.check_sound()
         if self.mail:
             return self.mail.popleft()
+        if self.imported:
+            return self.ordered(ev.MessageReceived, asked, after)
         if self._open:
             raise self.diverged(self._first(), asked)
         return None
@@ -231,6 +240,9 @@ class Cursor:
             aside = True
         if isinstance(body, ev.TaskEnded) and self.cancelled:
             aside = True  # whoever obeyed the cancel wrote it, not the program
+        if imported(event):
+            self.imported = True
+            aside = aside or isinstance(body, BY_IMPORTER)
         if isinstance(body, ev.TaskStarted):
             aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
@@ -259,8 +271,13 @@ class Cursor:
 
 def came(event: Event) -> bool:
     """True for what was taken from the inbox; an import counts its own steps by inbox ids."""
+    return event.envelope.inbox_id is not None and not imported(event)
+
+
+def imported(event: Event) -> bool:
+    """True for an event that an importer made."""
     taken = event.envelope.inbox_id
-    return taken is not None and not taken.source.startswith(IMPORTED)
+    return taken is not None and taken.source.startswith(IMPORTED)
 
 
 def _typed(found: Open, body: B) -> Recorded[B]:
@@ -287,19 +304,20 @@ def describe(body: ev.EventBody) -> str:
     if isinstance(body, ev.ApprovalResolved):
         return f"the decision about call {body.call_id!r}: {body.choice.value}"
     if isinstance(body, ev.ToolIntent):
-        return f"call {body.call_id!r} of {body.tool} with {_cut(body.arguments.text)}"
+        return f"call {body.call_id!r} of {body.tool} with {in_short(body.arguments.text)}"
     if isinstance(body, ev.ToolResult):
-        return f"the result of call {body.call_id!r}: {body.status.value} {_cut(body.output.text)}"
+        return f"the result of call {body.call_id!r}: {body.status.value} {in_short(body.output.text)}"
     if isinstance(body, ev.ContextBuilt):
         return f"a context of {body.messages} messages with hash {body.context_hash.hex()[:16]}"
     if isinstance(body, ev.MessageReceived):
-        return f"a message from {body.peer}: {_cut(body.message.text)}"
+        return f"a message from {body.peer}: {in_short(body.message.text)}"
     if isinstance(body, ev.Compacted):
         return f"a summary of turns {body.first_turn} to {body.last_turn}"
     if isinstance(body, ev.ModelReplied):
-        return f"a model call, answered with {_cut(body.reply.text)}"
+        return f"a model call, answered with {in_short(body.reply.text)}"
     return name
 
 
-def _cut(text: str) -> str:
+def in_short(text: str) -> str:
+    """The beginning of a text, for reports."""
     return repr(text if len(text) <= 200 else f"{text[:200]}...")

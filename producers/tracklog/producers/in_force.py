@@ -103,7 +103,7 @@ class InForce:
             return
         changes = last.changes(self._own)
         if self._strict:
-            self._check_same(changes)
+            self._check_same(await self._said(last, changes))
         elif changes:
             await self.put()
             self._due = Shown(NOWHERE, self._own, self._setup.prompt)
@@ -188,6 +188,21 @@ class InForce:
         body, ext = self._line[-2].versions.crossing(due.versions)
         place = await self._record.pen.append(body, turn=self._record.turn, cause=None, ext=ext)
         self._line[-1] = due._replace(place=place)
+
+    async def _said(self, last: Versions, changes: Iterable[str]) -> list[str]:
+        """The changes that can be told: a recording may not say, and has tools in an order and a form of its own."""
+        said = list(changes)
+        if "model" in said and self._record.asking is not None and self._record.asking.of_model:
+            said.remove("model")
+        if not self._record.rule.partial:
+            return said
+        said = [name for name in said if getattr(last, name)]
+        if "tools" in said and last.tools is not None:
+            told = orjson.loads(await self._record.stored(last.tools))
+            by_name = sorted(told, key=lambda one: str(one["function"]["name"]))
+            if orjson.dumps(by_name, option=orjson.OPT_SORT_KEYS).decode() == self._setup.tools.schemas_json():
+                said.remove("tools")
+        return said
 
     def _check_same(self, changes: Iterable[str]) -> None:
         differ = [name for name in NAMES_IN_REPLAY if name in set(changes)]

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from tracklog.infra.blobs import BlobStore
+from tracklog.producers.again import Asking
 from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.cursor import Cursor, Recorded
 from tracklog.producers.pen import Pen
+from tracklog.producers.rule import SESSION_RULE, Rule
 from tracklog.producers.strand import Strand
 from tracklog.producers.taking import Taking
 from tracklog.schemas import events as ev
@@ -33,11 +35,21 @@ class Record:
     """Answers from the cursor while there is an answer; what is written goes to the pen."""
 
     def __init__(
-        self, trajectory_id: str, cursor: Cursor, pen: Pen, blobs: BlobStore, *, body_inline_bytes_max: int
+        self,
+        trajectory_id: str,
+        cursor: Cursor,
+        pen: Pen,
+        blobs: BlobStore,
+        *,
+        body_inline_bytes_max: int,
+        rule: Rule = SESSION_RULE,
+        asking: Asking | None = None,
     ) -> None:
         self.trajectory_id: Final = trajectory_id
         self.cursor: Final = cursor
         self.pen: Final = pen
+        self.rule: Final = rule
+        self.asking: Final = asking
         self.strand: Final = Strand()
         self.turn = 0
         self.taking: Taking | None = None
@@ -73,7 +85,7 @@ class Record:
 
     async def received(self, asked: str, wait_s: float) -> Recorded[ev.MessageReceived]:
         """The next message that came into the inbox; waits for it. Raises NothingReceived."""
-        found = self.cursor.received(asked)
+        found = self.cursor.received(asked, self.strand.last)
         if found is None:
             self.check_live(asked)
             found = await self._next_message(wait_s)

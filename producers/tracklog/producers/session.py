@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 import orjson
@@ -184,13 +185,15 @@ class Session:
             found = self._record.next_ordered(ev.ModelReplied, "a model call")
             body, seq = (found.body, found.seq) if found is not None else await self._ask(ask)
         message = orjson.loads(await self._record.whole(body.reply))
+        if found is not None and self._record.asking is not None:
+            await self._record.asking.model(found, message, ask)
         self._replies += 1
         self._calls.tally.replied(body)
         self._bound.propose(body.tool_calls)
         for call in body.tool_calls:
             self._notebook.note("proposed", call.call_id)
         self._calls.propose(body.tool_calls, seq)
-        named = with_call_ids(message, body.tool_calls)
+        named = self._record.rule.message(seq, with_call_ids(message, body.tool_calls))
         self._contexts.know(named, seq)
         return body, Reply(named, body.tool_calls, body.stop_reason)
 
@@ -217,8 +220,10 @@ class Session:
         """
         with self._record.strand.beside("a call"):
             result, seq = await self._calls.make(call)
-        self._contexts.know(result.message, seq)
-        return result
+        plain = result.message
+        said = self._record.rule.message(seq, plain)
+        self._contexts.know(said, seq)
+        return result if said is plain else replace(result, said=said)
 
     @overload
     async def step(self, name: str, fn: Callable[[], Awaitable[T]]) -> T: ...
@@ -243,7 +248,8 @@ class Session:
         with self._record.strand.ordered(asked):
             found = await self._record.received(asked, self._setup.timing.receive_wait_s)
         self._notebook.note("heard")
-        message = spoken_message(found.body.role, await self._record.whole(found.body.message))
+        plain = spoken_message(found.body.role, await self._record.whole(found.body.message))
+        message = self._record.rule.message(found.seq, plain)
         self._contexts.know(message, found.seq)
         return message
 

@@ -64,10 +64,10 @@ def unfit(client: Any) -> InputError:
     )
 
 
-def through(session: Session, client: Any, speaks: Speaks) -> Any:
-    """The client, with the session in place of the network."""
+def through(client: Any, speaks: Speaks, **options: Any) -> Any:
+    """The client, with what `speaks` in place of the network. `options` are the SDK's."""
     http_client = httpx2.AsyncClient(transport=_Through(speaks), base_url=client.base_url)
-    return client.with_options(http_client=http_client, max_retries=0)
+    return client.with_options(http_client=http_client, max_retries=0, **options)
 
 
 class _Through(httpx2.AsyncBaseTransport):

@@ -5,7 +5,7 @@ What is recorded is in the chat form (`model_blocks`); what is sent live is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -17,6 +17,7 @@ from tracklog.producers.model_completion import Prices
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
 from tracklog.producers.wrapped import through, unfit
 from tracklog.schemas import events as ev
+from tracklog.schemas.errors import TracklogError
 
 try:
     import anthropic
@@ -41,8 +42,19 @@ def wrapped_anthropic(
     if not isinstance(client, anthropic.AsyncAnthropic):
         raise unfit(client)
     model = AnthropicModel(client, "", prices=prices, **tries)
-    wrapped: anthropic.AsyncAnthropic = through(session, client, _Messages(session, model, on_token))
+    speaks = _Messages(session, model, on_token)
+    wrapped: anthropic.AsyncAnthropic = through(client, speaks, middleware=[_as_it_is])
     return wrapped
+
+
+async def _as_it_is(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    """An error of the session is raised as it is: the SDK takes whatever its transport raises for a lost connection."""
+    try:
+        return await call_next(request)
+    except anthropic.APIConnectionError as error:
+        if isinstance(error.__cause__, TracklogError):
+            raise error.__cause__ from None
+        raise
 
 
 class _Messages:

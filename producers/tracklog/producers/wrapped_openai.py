@@ -38,7 +38,7 @@ def wrapped_openai(
     if not isinstance(client, openai.AsyncOpenAI) or isinstance(client, openai.AsyncAzureOpenAI):
         raise unfit(client)
     model = OpenAIModel(client, "", prices=prices, **tries)
-    wrapped: openai.AsyncOpenAI = through(session, client, _Completions(session, model, on_token))
+    wrapped: openai.AsyncOpenAI = through(client, _Completions(session, model, on_token))
     return wrapped
 
 

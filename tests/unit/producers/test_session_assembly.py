@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracklog.producers.assembly import Assembly, Reading, heard, seen_hash
+from tracklog.producers.assembly import Assembly, Reading, heard
 from tracklog.producers.importers.shape import content_value, reshaped
-from tracklog.producers.importers.transcript import spoken_message
+from tracklog.producers.importers.transcript import seen_hash, spoken_message
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.events import ContextBuilt
 from tracklog.schemas.fold import apply_edits
