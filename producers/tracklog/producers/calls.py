@@ -179,6 +179,7 @@ class Calls:
             stands = decision.rule.startswith(UNFIT)
         if self._sandbox is not None and decision.ruling is not Ruling.DENY and not stands:
             if found is not None and self._sandbox.ruled(found.body.rule):
+                self.tally.called(recorded=True)
                 return found.body, decision
             tool = self._setup.tools.get(call.tool)
             assert tool is not None
@@ -187,11 +188,13 @@ class Calls:
             if not stands and found.body.ruling is not decision.ruling:
                 asked = f"{decision.ruling.value} for call {call.call_id!r}: {decision.rule}"
                 raise self._record.cursor.broken(Divergence(found.turn, found.seq, describe(found.body), asked))
+            if found.body.ruling is not Ruling.DENY:
+                self.tally.called(recorded=True)
             return found.body, decision
         self._record.check_live(asked)
         made = decision.ruling is not Ruling.DENY
         if made:
-            self.tally.called()
+            self.tally.called(recorded=False)
         body = ev.Authorized(
             call_id=call.call_id,
             ruling=decision.ruling,

@@ -22,7 +22,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
 from tracklog.producers.places import Places
-from tracklog.producers.spend import Recount
+from tracklog.producers.spend import NOTHING_SPENT, Recount, Spend
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -71,10 +71,18 @@ class Cursor:
     """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order; what `places`
     says that it inherits comes before them.
 
-    `after`: what is recorded up to there was given out to an earlier run, whose memory goes on.
+    `after`: what is recorded up to there was given out to an earlier run, which had spent `spent` by then, and whose
+    memory goes on.
     """
 
-    def __init__(self, events: Iterable[Event], places: Places | None = None, *, after: int | None = None) -> None:
+    def __init__(
+        self,
+        events: Iterable[Event],
+        places: Places | None = None,
+        *,
+        after: int | None = None,
+        spent: Spend = NOTHING_SPENT,
+    ) -> None:
         own = tuple(events)
         self.places: Final = places if places is not None else Places(own[0].envelope.trajectory_id if own else "")
         self.start: Recorded[ev.TaskStarted] | None = None
@@ -86,7 +94,7 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
-        self.recount: Final = Recount()
+        self.recount: Final = Recount(spent)
         self.let_go_on = -1
         """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
@@ -227,7 +235,10 @@ class Cursor:
     def _keep(self, event: Event, place: int) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, place)
-        self.recount.keep(event)
+        self.recount.tenant = envelope.tenant
+        passed = self._after is not None and place <= self._after
+        if not passed:
+            self.recount.keep(event)
         if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
             self.let_go_on = place
         if body is None:
@@ -249,11 +260,7 @@ class Cursor:
             self.start = _typed(kept, body)
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
-        if self._after is not None and place <= self._after:
-            aside = True
-            if isinstance(body, ev.ModelReplied):
-                self.recount.passed(body)
-        if aside:
+        if aside or passed:
             return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)

@@ -134,7 +134,7 @@ class Session:
         that is not JSON, BlobError, WorkspaceError.
         """
         if not self.over:
-            await self._notebook.finish_turn(memory, self._replies)
+            await self._notebook.finish_turn(memory, self._replies, self._calls.tally.given)
 
     async def checkpoint(self) -> bool:
         """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.

@@ -2,6 +2,7 @@
 
 until          seq up to which the program's turns are finished: what is recorded after it is answered, not run
 memory         what the last finished turn left, for the next one; without it everything is answered
+spent          by then
 rows           what the session itself remembers there (see `journal`)
 state          of the trajectory at `seq_covered` of the event, without its context, which `rows` and `edits` give
 """
@@ -16,6 +17,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.journal import Journal, MemoryJournal, edited, packed, rows_of, unpacked
+from tracklog.producers.spend import Spend
 from tracklog.schemas.errors import BlobAltered
 from tracklog.schemas.state import MessageRef, State, dump_state, load_state
 from tracklog.schemas.values import BlobRef
@@ -39,6 +41,7 @@ class Mark:
     seen: int | None
     rows: int
     memory: bytes
+    spent: Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Recall:
     turn: int
     replies: int
     seen: int | None
+    spent: Spend
     memory: Any
     rows: Sequence[Any]
     journal: Journal
@@ -82,6 +86,7 @@ def store_snapshot(
             "turn": mark.turn,
             "replies": mark.replies,
             "seen": mark.seen,
+            "spent": list(mark.spent),
             "rows": journal.store(mark.rows, put),
             "edits": rows_of(journal.after(mark.rows), "edits"),
             "memory": remembered.store(mark.memory, put),
@@ -103,7 +108,7 @@ def load_snapshot(blobs: BlobStore, ref: BlobRef, trajectory_id: str) -> Loaded:
         journal, rows = Journal.load(plain["rows"], blobs.get)
         remembered, memory = MemoryJournal.load(plain["memory"], blobs.get)
         state = state._replace(context=_context([*rows_of(rows, "edits"), *plain["edits"]]))
-        kept = (plain["until"], plain["turn"], plain["replies"], plain["seen"])
+        kept = (plain["until"], plain["turn"], plain["replies"], plain["seen"], Spend(*plain["spent"]))
         return Loaded(state, Recall(*kept, memory, rows, journal, remembered))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise BlobAltered(
