@@ -18,6 +18,7 @@ from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.producers.agents import load_agent
+from tracklog.producers.settle import Timing
 from tracklog.producers.turn import Agent
 from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
@@ -80,6 +81,11 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
             name=owner,
             settings=settings.worker,
             drift=drift,
+            timing=Timing(
+                start_within_s=settings.worker.start_within_s,
+                grace_s=settings.worker.grace_s,
+                settle_wait_s=settings.worker.settle_wait_s,
+            ),
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
         made.partition_loop.on_outage = lambda error: _tell_outage(run, error)
