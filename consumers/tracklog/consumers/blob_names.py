@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tracklog.producers.contexts import EXT_TOOLS
+from tracklog.producers.asked import EXT_TOOLS
 from tracklog.producers.fork_start import EXT_REPLY
 from tracklog.producers.snapshot import MEDIA_TYPE as CHECKPOINT
 from tracklog.producers.snapshot import blobs_of_snapshot

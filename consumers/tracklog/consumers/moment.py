@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tracklog.consumers.turns import Context, SeenMessage, Turns
 from tracklog.infra.blobs import BlobStore
-from tracklog.producers.spend import Recount, Spend, remaining
+from tracklog.producers.spend import NOTHING_SPENT, Recount, Spend, remaining
 from tracklog.producers.versions import Versions
 from tracklog.producers.workspace import load_tree
 from tracklog.producers.workspace_tree import Entry, tree_hash
@@ -154,7 +154,7 @@ _Done = ev.ToolIntent | ev.ToolResult
 
 
 def _spent(events: Iterable[Event], turn: int) -> Spend:
-    recount, tokens, cost = Recount(), 0, 0
+    recount, tokens, cost = Recount(NOTHING_SPENT), 0, 0
     for event in events:
         recount.keep(event)
         if isinstance(event.body, ev.ModelReplied):

@@ -10,7 +10,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
-from tracklog.producers.contexts import EXT_TOOLS
+from tracklog.producers.asked import EXT_TOOLS
 from tracklog.producers.history import read_history
 from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.lineage import read_inherited
