@@ -41,6 +41,15 @@ class WorkerSettings(Section):
     model_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
     """Seconds for which a model that is not to be reached is asked again, with growing pauses, beyond the tries of
     its client; then the trajectory is stopped as `failed`. 0 asks no further."""
+    start_within_s: Positive = 30.0
+    """Seconds from the intent of a call to its start; one that could not be started by then is not made."""
+    grace_s: Positive = 120.0
+    """Seconds after its deadline in which the effect of a call may still land. It must exceed the longest pause of a
+    process, the time-out of the slowest tool and the difference of clocks together. What may have happened and can
+    neither be sent again nor be asked about in time waits for so long after a crash."""
+    settle_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """Seconds for which a trajectory stays open while a call in doubt waits for the time at which it can be settled.
+    What has to wait longer is let go of, and taken up again at that time: it takes no task meanwhile."""
     move_wait_s: Positive = 20.0
     """Seconds that a worker which is told to stop (SIGTERM) waits for the steps under way: a reply of a model, a
     call. What is not over then is cut off, and settled by the next owner. Keep it below the grace period of whatever
