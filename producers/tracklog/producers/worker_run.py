@@ -207,7 +207,7 @@ class Runner:
         """Takes what has come, and ends what was cancelled: nobody needs its agent for that."""
         leash = Leash()
         pen = WriterPen(await self._claim(trajectory_id, None, None), leash)
-        taking = Taking(pen, WorkerMailbox(kept))
+        taking = Taking(pen, WorkerMailbox(kept), self.clock)
         await taking.take()
         kept.offer()
         try:
