@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-__all__ = ["Asked"]
+__all__ = ["EXT_ASKED", "EXT_TOOLS", "Asked"]
 
 EXT_ASKED: Final = "asked"
 """Model and sampling, as JSON."""
