@@ -222,7 +222,10 @@ async def test_calls_side_by_side_are_edited_and_approved_each_for_itself(servic
 
     world, tools = new_world(service), ToolSet.of(look)
     script = ScriptedModel(asks(("a", "look"), ("b", "look")), says("done"))
-    decisions = {"a": {"choice": Choice.EDIT, "arguments": EDITED}, "b": {"choice": Choice.APPROVE}}
+    decisions: dict[str, dict[str, Any]] = {
+        "a": {"choice": Choice.EDIT, "arguments": EDITED},
+        "b": {"choice": Choice.APPROVE},
+    }
     for call_id, words in decisions.items():
         with pytest.raises(ApprovalNeeded):
             await world.run(script, policy=rules, tools=tools)
