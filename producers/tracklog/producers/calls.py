@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import Recorded, describe
+from tracklog.producers.dispatched import Dispatched
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.pen import Pen
 from tracklog.producers.record import JSON, TEXT, Record
@@ -66,6 +67,7 @@ class Calls:
         self._sandbox = sandbox
         self._repeats = Repeats(setup.repeats_max, record.cursor.let_go_on)
         self._proposed: dict[str, ToolCall] = {}
+        self.dispatched: Final = Dispatched(record, setup.timing)
         self.tally: Final = Tally(record.cursor.recount, setup.clock)
         self.rulings: Final = Rulings(setup, record, self.tally, sandbox)
         self._earlier: set[str] = set()
@@ -121,6 +123,8 @@ class Calls:
         given = self._given(call) if intent.seq >= 0 and intent.body.place is Place.RECORDED else None
         if result is None and given is not None:
             return await self._as_recorded(call, given, asked)
+        if result is None and intent.body.place is Place.DISPATCH:
+            return _taken(*await self.dispatched.result(call))
         if result is None:
             self._record.check_live(f"the result of {asked}")
             raise SessionMisused(f"call {call.call_id!r} was intended and not settled", hint="open the session again")
@@ -160,6 +164,11 @@ class Calls:
             raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
         self._record.check_live(asked)
         points = self._checkpoints
+        if tool.dispatched(self._setup.dispatches):
+            if points is not None and tool.effect is Effect.OPAQUE:
+                await points.take()
+            await self._record.write(await self._intent(call, tool, word), ext=self.dispatched.ext(call.call_id))
+            return _taken(*await self.dispatched.result(call))
         if points is None:
             _, made = await self._perform(call, tool, word)
             return made
@@ -207,6 +216,7 @@ class Calls:
         return self._sandbox.take(call) if self._sandbox is not None else None
 
     async def _intent(self, call: ToolCall, tool: Tool, word: Word) -> ev.ToolIntent:
+        dispatched = tool.dispatched(self._setup.dispatches)
         return ev.ToolIntent(
             call_id=call.call_id,
             tool=tool.name,
@@ -215,8 +225,8 @@ class Calls:
             effect=tool.effect,
             idempotency_key=self._setup.entropy.nonce().hex(),
             key_ttl_ms=_ttl_ms(tool),
-            not_after=self._settling.not_after(tool),
-            place=Place.INLINE,
+            not_after=self._settling.dispatch_not_after() if dispatched else self._settling.not_after(tool),
+            place=Place.DISPATCH if dispatched else Place.INLINE,
             request_hash=word.request_hash,
         )
 
@@ -257,8 +267,11 @@ async def result_body(record: Record, call_id: str, outcome: Outcome, attempts: 
 
 
 def _given(found: Recorded[ev.ToolResult]) -> tuple[Result, int]:
-    body = found.body
-    return Result(body.call_id, body.status, body.output.text), found.seq
+    return _taken(found.seq, found.body)
+
+
+def _taken(seq: int, body: ev.ToolResult) -> tuple[Result, int]:
+    return Result(body.call_id, body.status, body.output.text), seq
 
 
 def _ttl_ms(tool: Tool) -> int | None:
