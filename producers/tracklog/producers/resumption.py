@@ -106,7 +106,8 @@ def session_of(
     record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     if taking is not None:
         record.taking = taking
-        taking.messages.clear()  # those are in the history, which was read after them
+        taking.messages.clear()  # those are in the history, which was read after them; and so are decisions
+        taking.resolved.clear()
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
