@@ -20,6 +20,7 @@ from tracklog.producers.producer import EventProducer
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import ToolSet
 from tracklog.producers.turn import Agent
+from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
 from tracklog.producers.worker_files import WorkerFiles
 from tracklog.producers.worker_run import Runner
@@ -73,7 +74,9 @@ class Works:
         log.close()
 
     @asynccontextmanager
-    async def worker(self, *agents: Agent, files: WorkerFiles | None = None, **settings: Any) -> AsyncIterator[Worker]:
+    async def worker(
+        self, *agents: Agent, files: WorkerFiles | None = None, drift: Drift | None = None, **settings: Any
+    ) -> AsyncIterator[Worker]:
         """Runs until the block is left, then is told to stop."""
         log = self.new_log()
         async with EventProducer(log, topics=Topics(), clock=SystemClock(), entropy=SystemEntropy()) as producer:
@@ -89,6 +92,7 @@ class Works:
                 settings=WorkerSettings(**settings),
                 timing=TIMING,
                 files=files,
+                drift=drift,
             )
             worker = Worker(runner, loop_settings=QUICK)
             stop = asyncio.Event()

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
-    CheckpointSettings,
     KafkaSettings,
     LogSettings,
     LoopSettings,
@@ -22,7 +22,6 @@ from tracklog.infra.settings_sections import (
     RegistrySettings,
     Settings,
     TopicSettings,
-    WorkerSettings,
     WriterSettings,
 )
 from tracklog.infra.settings_sources import (
@@ -40,6 +39,7 @@ from tracklog.schemas.errors import SettingsError
 __all__ = [
     "BlobSettings",
     "CheckpointSettings",
+    "DispatchSettings",
     "KafkaSettings",
     "LogSettings",
     "LoopSettings",

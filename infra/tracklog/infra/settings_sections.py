@@ -1,7 +1,8 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module.
+bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module and
+`settings_roles`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,37 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from tracklog.infra.settings_kafka import KAFKA_OPTIONS_FIXED
+from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
-HOME_DEFAULT: Final = ".tracklog"
 LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A group of settings for one concern."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "it comes from `log.url`",
+    "metadata.broker.list": "it comes from `log.url`",
+    "delivery.timeout.ms": "set `writer.delivery_timeout_s`",
+    "message.timeout.ms": "set `writer.delivery_timeout_s`",
+    "message.max.bytes": "set `topics.max_message_bytes`",
+    "queue.buffering.max.messages": "set `writer.queue_records_max`",
+    "acks": "an acknowledgement by fewer replicas is no barrier",
+    "request.required.acks": "an acknowledgement by fewer replicas is no barrier",
+    "enable.idempotence": "without it a retry can overtake what it repeats",
+    "partitioner": "another partitioner would split a trajectory over two partitions",
+    "transactional.id": "nothing of Tracklog's uses transactions",
+    "isolation.level": "readers see committed records only",
+    "auto.offset.reset": "every assignment sets its offset",
+    "enable.auto.commit": "state and position are stored together, never apart",
+    "enable.auto.offset.store": "state and position are stored together, never apart",
+    "allow.auto.create.topics": "topics are created by `tracklog topics apply` and checked",
+    "group.id": "it is made from `prefix`",
+}
+"""Client options that carry a guarantee or have a setting of their own: refused in `[kafka]`, and why."""
 
 
 class LogSettings(Section):
@@ -204,50 +217,6 @@ class LoopSettings(Section):
     restarted by nobody."""
 
 
-class WorkerSettings(Section):
-    """`tracklog worker`: how much it does at once, and when it stops trying."""
-
-    group: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")] = "workers"
-    """The consumer group, after the prefix. All workers of a group share the trajectories of all agents, so they
-    serve the same agents. A fleet with other agents has a group of its own, and `worker.refuse_unknown=false` in
-    both."""
-    trajectories_max: Count = 32
-    """Trajectories that one worker runs at the same time. Those that wait for somebody are not counted: they take no
-    task, only about a kilobyte. Raise it for agents that mostly wait for their model."""
-    tries_max: Count = 5
-    """Owners that may die on a trajectory without its getting on (no context, no reply in between). Then it is
-    stopped as `poison` and goes on only after `tracklog retry`. A tool that kills its process is found so, and kills
-    no more than this many workers."""
-    repeats_max: Count = 10
-    """How often in a row an agent may make the same call with the same arguments. Then it is stopped as `stuck`. Set
-    it very high for agents that poll."""
-    refuse_unknown: bool = True
-    """What happens to a task for an agent that this worker does not have: it ends as `refused`, so that whoever
-    waits for its result hears of it. False leaves it to the workers of another group."""
-    model_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
-    """Seconds for which a model that is not to be reached is asked again, with growing pauses, beyond the tries of
-    its client; then the trajectory is stopped as `failed`. 0 asks no further."""
-    move_wait_s: Positive = 20.0
-    """Seconds that a worker which is told to stop (SIGTERM) waits for the steps under way: a reply of a model, a
-    call. What is not over then is cut off, and settled by the next owner. Keep it below the grace period of whatever
-    stops the process (30 s in Kubernetes)."""
-    revoke_wait_s: Positive = 5.0
-    """The same when the group takes a partition away. The other members wait meanwhile."""
-
-
-class CheckpointSettings(Section):
-    """How often sessions keep where they are, and where a worker's trajectories have their files."""
-
-    failures_a_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    """How often a process that runs sessions is expected to die. With the measured pause of a checkpoint it says how
-    often one is taken (`tracklog cadence`): the more failures, the less work is done again, and the more checkpoints
-    are paid for. 0 takes none by time; one every 50 turns stays."""
-    workspaces: str = f"{HOME_DEFAULT}/workspaces"
-    """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
-    it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
-    no workspace."""
-
-
 class ProjectionSettings(Section):
     """The views in Redis: how much of each trajectory they keep."""
 
@@ -318,6 +287,7 @@ class Settings(Section):
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
     worker: WorkerSettings = WorkerSettings()
+    dispatch: DispatchSettings = DispatchSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 

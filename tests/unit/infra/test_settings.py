@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from tracklog.infra.settings import Settings, load_settings
-from tracklog.infra.settings_kafka import KAFKA_OPTIONS_FIXED
+from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED
 from tracklog.infra.settings_sources import env_name, from_environ, known_names
 from tracklog.schemas import limits
 from tracklog.schemas.errors import SettingsError
