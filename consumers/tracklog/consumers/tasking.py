@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracklog.consumers.listing import SAMPLE, listed
@@ -19,7 +20,19 @@ from tracklog.schemas.errors import InputError, TracklogError
 from tracklog.schemas.lifecycle import ENDED, STOPPED
 from tracklog.schemas.values import Driver
 
-__all__ = ["Applies", "Ask", "Asked", "Check", "Chosen", "ask_all", "chosen", "of_workers", "opened_client", "stopped"]
+__all__ = [
+    "Applies",
+    "Ask",
+    "Asked",
+    "Check",
+    "Chosen",
+    "ask_all",
+    "chosen",
+    "of_workers",
+    "opened_client",
+    "stopped",
+    "text_of",
+]
 
 
 Applies = Callable[[Mapping[str, Any]], bool]
@@ -55,6 +68,16 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "command line"
+
+
+def text_of(given: str, what: str) -> str:
+    """The text itself, or what is in the file after an @. Raises InputError for one that cannot be read."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{what} cannot be read from {given[1:]}: {error}") from error
 
 
 def of_workers(row: Mapping[str, Any]) -> bool:

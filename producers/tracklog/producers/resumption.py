@@ -106,7 +106,8 @@ def session_of(
     record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     if taking is not None:
         record.taking = taking
-        taking.messages.clear()  # those are in the history, which was read after them
+        taking.messages.clear()  # those are in the history, which was read after them; and so are decisions
+        taking.resolved.clear()
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
@@ -114,6 +115,7 @@ def session_of(
     if back is not None and isinstance(pen, WriterPen):
         points = back.checkpoints(setup, record, pen, events)
     calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
+    calls.dispatched.recall(events)
     session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
     session.notes = () if back is None else tuple(back.notes)
     return session, record

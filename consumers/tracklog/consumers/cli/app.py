@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "replay": ("replay", "Read ranges of the log again, and run agents over their records."),
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "worker": ("worker", "Run submitted tasks."),
+    "dispatch": ("dispatch", "Perform the calls that agents leave to dispatchers."),
     "submit": ("submit", "Give a task to the workers."),
     "result": ("result", "Tell how a trajectory ended."),
     "send": ("send", "Say something to a trajectory."),
