@@ -73,12 +73,13 @@ class Recount:
 
     def keep(self, event: Event) -> None:
         """Takes an event in."""
-        if not isinstance(event.body, ev.Authorized):
+        body = event.body
+        if type(body) is not ev.Authorized:
             return
-        self.tool_calls += event.body.ruling is not Ruling.DENY
+        self.tool_calls += body.ruling is not Ruling.DENY
         text = event.envelope.ext.get(EXT_SPEND)
         if text is not None:
-            spend = self.at[event.body.call_id] = Spend.read(text)
+            spend = self.at[body.call_id] = Spend.read(text)
             self.wall_ms = max(self.wall_ms, spend.wall_ms)
 
 
