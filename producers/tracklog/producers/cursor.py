@@ -2,7 +2,8 @@
 
 What a program asks for is matched with what is recorded, never by position alone:
 
-    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order
+    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order; an
+                                                 edited call has more than one ruling, taken by occurrence
     steps and readings (Observed)                by kind, name and occurrence
     everything else                              in order: the next one must be of the kind asked for
 
@@ -16,8 +17,8 @@ fit raises Diverged.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
@@ -50,6 +51,7 @@ isinstance takes longer than all else that is done with an event here."""
 IMPORTED: Final = "import:"
 BY_IMPORTER: Final[frozenset[type]] = frozenset({ev.Observed, ev.TaskEnded})
 """What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
+_NOTHING: Final[Mapping[str, str]] = {}
 OF_CALLS: Final[frozenset[type]] = frozenset(
     {ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult}
 )
@@ -65,6 +67,7 @@ class Recorded(NamedTuple, Generic[B]):
     turn: int
     cause: int | None
     body: B
+    ext: Mapping[str, str] = _NOTHING
 
 
 Open = Recorded[ev.EventBody]
@@ -111,6 +114,7 @@ class Cursor:
         self._seqs: deque[int] = deque()
         self._ordered: deque[Open] = deque()
         self._keyed: dict[tuple[str, ...], Open] = {}
+        self._times: Counter[tuple[str, ...]] = Counter()
         inherited = self.places.inherited
         for place, event in enumerate(inherited, -len(inherited)):
             self._keep(event, place)
@@ -161,9 +165,9 @@ class Cursor:
             raise self.diverged(self._first(), asked)
         return None
 
-    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._by_key(kind, (kind.__name__, call_id), asked, after)
+    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call; of one that was edited, the rulings and decisions by how many came before."""
+        return self._by_key(kind, (kind.__name__, call_id, str(times)), asked, after)
 
     def observed(
         self, kind: ObservedKind, name: str, occurrence: int, asked: str, after: int | None
@@ -246,7 +250,7 @@ class Cursor:
             self.let_go_on = place
         if body is None:
             return
-        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
+        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
         aside = type(body) in ASIDE or (type(body) is ev.TimerFired and envelope.inbox_id is not None)
         self.cancelled = self.cancelled or type(body) is ev.CancelRequested
         if type(body) is ev.MessageReceived and came(event):
@@ -270,8 +274,11 @@ class Cursor:
         key = _key(body)
         if key is None:
             self._ordered.append(kept)
-        else:
-            self._keyed[key] = kept
+            return
+        if type(body) in OF_CALLS:
+            key, times = (*key, str(self._times[key])), key
+            self._times[times] += 1
+        self._keyed[key] = kept
 
     def _first(self) -> Open:
         while self._seqs[0] not in self._open:
@@ -291,7 +298,7 @@ def imported(event: Event) -> bool:
 
 
 def _typed(found: Open, body: B) -> Recorded[B]:
-    return Recorded(found.seq, found.turn, found.cause, body)
+    return Recorded(found.seq, found.turn, found.cause, body, found.ext)
 
 
 def _key(body: ev.EventBody) -> tuple[str, ...] | None:
