@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -86,8 +85,7 @@ async def test_a_dispatcher_that_dies_anywhere_leaves_a_call_that_the_next_one_s
     async with dispatching(new_dispatcher(world, log, tools, clock=world.clock)):
         await asyncio.wait({agent, asyncio.create_task(dying.died.wait())}, return_when=asyncio.FIRST_COMPLETED)
     agent.cancel()
-    with suppress(asyncio.CancelledError, BaseException):
-        await agent
+    await asyncio.gather(agent, return_exceptions=True)
     # when its effect has landed or never will, and another one takes the call up
     world.dead, world.die_at_point = False, None
     world.clock.advance(PAST_GRACE_S)
