@@ -17,7 +17,7 @@ fit raises Diverged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
@@ -47,6 +47,7 @@ ASIDE: Final = (
 IMPORTED: Final = "import:"
 BY_IMPORTER: Final = (ev.Observed, ev.TaskEnded)
 """What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
+_NOTHING: Final[Mapping[str, str]] = {}
 OF_CALLS: Final = (ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult)
 
 
@@ -60,6 +61,7 @@ class Recorded(NamedTuple, Generic[B]):
     turn: int
     cause: int | None
     body: B
+    ext: Mapping[str, str] = _NOTHING
 
 
 Open = Recorded[ev.EventBody]
@@ -241,7 +243,7 @@ class Cursor:
             self.let_go_on = place
         if body is None:
             return
-        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
+        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
         aside = isinstance(body, ASIDE) or (isinstance(body, ev.TimerFired) and envelope.inbox_id is not None)
         self.cancelled = self.cancelled or isinstance(body, ev.CancelRequested)
         if isinstance(body, ev.MessageReceived) and came(event):
@@ -286,7 +288,7 @@ def imported(event: Event) -> bool:
 
 
 def _typed(found: Open, body: B) -> Recorded[B]:
-    return Recorded(found.seq, found.turn, found.cause, body)
+    return Recorded(found.seq, found.turn, found.cause, body, found.ext)
 
 
 def _key(body: ev.EventBody) -> tuple[str, ...] | None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
+from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.history import History
@@ -30,7 +31,6 @@ from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
 from tracklog.producers.writer import TrajectoryWriter
-from tracklog.schemas import events as ev
 from tracklog.schemas.errors import (
     Cancelled,
     Fenced,
@@ -38,11 +38,10 @@ from tracklog.schemas.errors import (
     TracklogError,
     WriterError,
 )
-from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver, Ending, InboxId
+from tracklog.schemas.values import Driver, InboxId
 
 __all__ = ["opened"]
 
@@ -90,20 +89,20 @@ async def opened(
         taking = await _taking(pen, mailbox, setup, log, names.inbox)
         history = await _record_up_to(producer, await pen.standing())
         begun = await begin_as(log, names.events, trajectory_id, history, fork)
+        setup = await begun.ruled(setup)
         check_recorded_drift(setup, history, writer.state)
         back = await reopened(setup, producer, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
             await settle_all(setup, trajectory_id, pen, history, writer.state)
             history = await _record_up_to(producer, await writer.confirm())
+            check_cancelled(taking, writer.state)
         producer.close_history(trajectory_id)
-        session, record = session_of(setup, trajectory_id, history, pen, begun, back)
-        record.taking = taking
-        taking.messages.clear()  # those are in the record that was read after them
+        session, record = session_of(setup, trajectory_id, history, pen, begun, back, taking)
         await session.start(back.recall)
         async with _running(session, record):
             yield session
     except Cancelled as error:
-        await _obey(pen, error)
+        await obey(pen, error)
         raise
     except Exception as error:
         await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
@@ -114,12 +113,14 @@ async def opened(
 
 
 async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
-    """Takes what has come to a trajectory that was begun; what came before its start is taken after it."""
+    """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
+    Cancelled."""
     own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
     taking = Taking(pen, own)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)
+        check_cancelled(taking, await pen.standing())
     return taking
 
 
@@ -159,6 +160,7 @@ async def _over(
 ) -> AsyncIterator[Session]:
     """A session of a trajectory that has ended."""
     begun = await begin_as(log, topic, trajectory_id, ended, fork)
+    setup = await begun.ruled(setup)
     session, _ = session_of(setup, trajectory_id, ended, EndedPen(trajectory_id), begun)
     await session.start()
     try:
@@ -204,15 +206,6 @@ async def _keep(session: Session, error: Exception) -> None:
         await session.checkpoint()
     except TracklogError as also:
         error.add_note(f"no checkpoint could be taken: {also}")
-
-
-async def _obey(pen: WriterPen, cancelled: Cancelled) -> None:
-    """Ends a trajectory that was cancelled, unless a call of it may have happened and has no result."""
-    state = await pen.standing()
-    if not state.ended and not state.open_intents:
-        reason = cancelled.message[:TEXT_FIELD_CHARS_MAX]
-        await pen.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=reason), turn=state.turn, cause=None)
-    await pen.release("cancelled", parked=Parked.DOUBT if state.open_intents else None)
 
 
 async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:

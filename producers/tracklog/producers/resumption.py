@@ -22,6 +22,7 @@ from tracklog.producers.session import Session
 from tracklog.producers.settle import Standing
 from tracklog.producers.setup import Setup
 from tracklog.producers.spend import NOTHING_SPENT
+from tracklog.producers.taking import Taking
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -38,6 +39,10 @@ class Begun(NamedTuple):
 
     fork: Fork | None
     lineage: Lineage
+
+    async def ruled(self, setup: Setup) -> Setup:
+        """The setup with the policy file that a fork was given."""
+        return setup if self.fork is None else await asyncio.to_thread(self.fork.ruled, setup)
 
 
 async def begin_as(log: Log, topic: str, trajectory_id: str, history: History, asked: Fork | None) -> Begun:
@@ -85,6 +90,7 @@ def session_of(
     pen: Pen,
     begun: Begun,
     back: Reopened | None = None,
+    taking: Taking | None = None,
 ) -> tuple[Session, Record]:
     events = history.events
     unknown = [event for event in events if event.body is None]
@@ -98,6 +104,9 @@ def session_of(
     after, spent = (None, NOTHING_SPENT) if recall is None else (recall.until, recall.spent)
     cursor = Cursor(events, places, after=after, spent=spent)
     record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
+    if taking is not None:
+        record.taking = taking
+        taking.messages.clear()  # those are in the history, which was read after them
     sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):

@@ -22,7 +22,7 @@ from tracklog.schemas.errors import BlobAltered
 from tracklog.schemas.state import MessageRef, State, dump_state, load_state
 from tracklog.schemas.values import BlobRef
 
-__all__ = ["Loaded", "Mark", "Recall", "load_snapshot", "store_snapshot"]
+__all__ = ["Loaded", "Mark", "Recall", "blobs_of_snapshot", "load_snapshot", "store_snapshot"]
 
 VERSION: Final = 1
 MEDIA_TYPE: Final = "application/x-tracklog-checkpoint"
@@ -114,6 +114,15 @@ def load_snapshot(blobs: BlobStore, ref: BlobRef, trajectory_id: str) -> Loaded:
         raise BlobAltered(
             f"blob {ref.hash.hex()} is no checkpoint of trajectory {trajectory_id!r} that is known here: {error}"
         ) from error
+
+
+def blobs_of_snapshot(data: bytes) -> tuple[str, ...]:
+    """The hashes of the blobs that a stored snapshot needs. Raises BlobAltered for what is none."""
+    try:
+        plain = orjson.loads(unpacked(data))
+        return tuple(digest for part in ("rows", "memory") if part in plain for digest in plain[part]["blobs"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BlobAltered(f"a blob is no checkpoint: {error}") from error
 
 
 def _context(rows: Sequence[Sequence[Any]]) -> tuple[MessageRef, ...]:

@@ -17,6 +17,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "import": ("import_runs", "Import recorded agent runs, each once."),
     "list": ("list_runs", "List trajectories."),
     "show": ("show", "Show one trajectory as a timeline."),
+    "at": ("at", "Show a trajectory as it was at the end of a turn."),
     "pull": ("pull", "Bring one trajectory to a file of this machine."),
     "verify": ("verify", "Check the hash chain and the verdicts of trajectories."),
     "replay": ("replay", "Read ranges of the log again, and run agents over their records."),
