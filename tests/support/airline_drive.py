@@ -125,7 +125,9 @@ class Drive:
         if died:
             raise RuntimeError(f"a worker ended with {died[0].returncode}:\n{self._said.read_text()[-4000:]}\n{where}")
         if self._clock.monotonic_s() - heard_s > QUIET_S_MAX:
-            raise TimeoutError(f"no event for {QUIET_S_MAX:g} s; unfinished:\n{where}\n{self._said.read_text()[-4000:]}")
+            raise TimeoutError(
+                f"no event for {QUIET_S_MAX:g} s; unfinished:\n{where}\n{self._said.read_text()[-4000:]}"
+            )
 
     async def _see(self, record: Record) -> None:
         event = decode_event(record.key, record.value, record.headers)

@@ -1,8 +1,8 @@
 """What is wrong with airline runs that workers did while they were killed, beside the same runs left in peace.
 
-    idempotent   every recorded call reached the service exactly once: one key, one effect
-    opaque       the same, where a person was asked after that person's word
-    probe        exactly once, or never where its result says so; never twice
+idempotent   every recorded call reached the service exactly once: one key, one effect
+opaque       the same, where a person was asked after that person's word
+probe        exactly once, or never where its result says so; never twice
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def _wrong_effects(plan: Plan, recording: Recording, driven: Driven) -> list[str
         if not count - allowed <= own.get(call, 0) <= count:
             wrong.append(f"{call}: {own.get(call, 0)} effects, recorded is {count}")
     if sum(recorded.values()) - unmade != sum(own.values()):
-        wrong.append(f"{recording.id}: {sum(own.values())} effects for {sum(recorded.values())} calls, {unmade} expired")
+        wrong.append(
+            f"{recording.id}: {sum(own.values())} effects for {sum(recorded.values())} calls, {unmade} expired"
+        )
     return wrong
 
 
