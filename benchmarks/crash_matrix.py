@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmarks import results, services
 from tests.support.crash_matrix import CLASSES, Case, cases, judge_all, killed, overtaken, resumed
-from tests.support.matrix_worker import POINTS, Job
+from tests.support.matrix_worker import Job
+from tests.support.points import POINTS
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Log

@@ -1,4 +1,4 @@
-"""Recorded airline runs done again by workers that are killed: all end, no write is lost or doubled, the work is the same.
+"""Recorded airline runs done again by workers that are killed: all end, each write made once, the work the same.
 
 The short form; `make airline` does all 120.
 """
