@@ -72,7 +72,7 @@ class Points:
 
 def watch(log: Log, producer: EventProducer, points: Points) -> None:
     """Puts the points around appends, read-backs and snapshots of this process."""
-    append, track_of, store = log.append, producer.track_of, checkpoints.store_snapshot
+    append, track_of, store = log.append, producer.track_of, vars(checkpoints)["store_snapshot"]
 
     def watched(topic: str, key: bytes, value: bytes, headers: Headers, delivered: Delivered) -> None:
         name, trajectory_id = dict(headers)["tl-type"].decode(), key.decode()
@@ -105,4 +105,4 @@ def watch(log: Log, producer: EventProducer, points: Points) -> None:
 
     log.append = watched  # type: ignore[method-assign]
     producer.track_of = read_back  # type: ignore[method-assign]
-    checkpoints.store_snapshot = stored
+    vars(checkpoints)["store_snapshot"] = stored
