@@ -98,6 +98,14 @@ class Turns:
         """The messages of a context as the model saw them. Raises BlobError when the store cannot be used."""
         return [self._message(*one) for one in self.refs(context)]
 
+    def message(self, trajectory_id: str, seq: int) -> dict[str, Any]:
+        """The message that an event holds. Raises BlobMissing, BlobAltered, and InvalidEvent where there is none."""
+        return self._messages.at(trajectory_id, seq)
+
+    def event(self, trajectory_id: str, seq: int) -> Event | None:
+        """An event of the record, None for one that is not in it."""
+        return self._messages.event(trajectory_id, seq)
+
     def tools(self, context: Context) -> Any:
         """The tools that were offered, None for none. Raises BlobMissing, BlobAltered."""
         return None if context.tools is None else orjson.loads(self.blobs.get(context.tools.hex()))
@@ -126,13 +134,13 @@ class Turns:
 
     def _message(self, trajectory_id: str, seq: int) -> SeenMessage:
         try:
-            return SeenMessage(trajectory_id, seq, self._messages.at(trajectory_id, seq))
+            return SeenMessage(trajectory_id, seq, self.message(trajectory_id, seq))
         except (BlobMissing, BlobAltered, InvalidEvent) as error:
             return SeenMessage(trajectory_id, seq, None, error.message)
 
     def _hash(self, place: Place) -> bytes:
         if place not in self._seen:
-            self._seen[place] = seen_hash(self._messages.at(*place))
+            self._seen[place] = seen_hash(self.message(*place))
         return self._seen[place]
 
     @cached_property

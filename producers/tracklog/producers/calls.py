@@ -16,6 +16,7 @@ from typing import Any, Final
 from tracklog.producers.approvals import Approvals
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import Recorded, describe
+from tracklog.producers.dispatched import Dispatched
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.pen import Pen
 from tracklog.producers.policy import Decision, Situation, deny
@@ -84,6 +85,7 @@ class Calls:
         self._proposed: dict[str, ToolCall] = {}
         self._words: dict[str, Word] = {}
         self._approvals = Approvals(record, setup.clock)
+        self.dispatched: Final = Dispatched(record, setup.timing)
         self.tally: Final = Tally(record.cursor.recount, setup.clock)
         self._earlier: set[str] = set()
         self._checkpoints = checkpoints
@@ -139,6 +141,8 @@ class Calls:
         given = self._given(call) if intent.seq >= 0 and intent.body.place is Place.RECORDED else None
         if result is None and given is not None:
             return await self._as_recorded(call, given, asked)
+        if result is None and intent.body.place is Place.DISPATCH:
+            return _taken(*await self.dispatched.result(call))
         if result is None:
             self._record.check_live(f"the result of {asked}")
             raise SessionMisused(f"call {call.call_id!r} was intended and not settled", hint="open the session again")
@@ -237,6 +241,11 @@ class Calls:
             raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
         self._record.check_live(asked)
         points = self._checkpoints
+        if tool.dispatched(self._setup.dispatches):
+            if points is not None and tool.effect is Effect.OPAQUE:
+                await points.take()
+            await self._record.write(await self._intent(call, tool, word), ext=self.dispatched.ext(call.call_id))
+            return _taken(*await self.dispatched.result(call))
         if points is None:
             _, made = await self._perform(call, tool, word)
             return made
@@ -284,6 +293,7 @@ class Calls:
         return self._sandbox.take(call) if self._sandbox is not None else None
 
     async def _intent(self, call: ToolCall, tool: Tool, word: Word) -> ev.ToolIntent:
+        dispatched = tool.dispatched(self._setup.dispatches)
         return ev.ToolIntent(
             call_id=call.call_id,
             tool=tool.name,
@@ -292,8 +302,8 @@ class Calls:
             effect=tool.effect,
             idempotency_key=self._setup.entropy.nonce().hex(),
             key_ttl_ms=_ttl_ms(tool),
-            not_after=self._settling.not_after(tool),
-            place=Place.INLINE,
+            not_after=self._settling.dispatch_not_after() if dispatched else self._settling.not_after(tool),
+            place=Place.DISPATCH if dispatched else Place.INLINE,
             request_hash=word.request_hash,
         )
 
@@ -356,8 +366,11 @@ def _refusal(rule: str) -> Outcome:
 
 
 def _given(found: Recorded[ev.ToolResult]) -> tuple[Result, int]:
-    body = found.body
-    return Result(body.call_id, body.status, body.output.text), found.seq
+    return _taken(found.seq, found.body)
+
+
+def _taken(seq: int, body: ev.ToolResult) -> tuple[Result, int]:
+    return Result(body.call_id, body.status, body.output.text), seq
 
 
 def _ttl_ms(tool: Tool) -> int | None:

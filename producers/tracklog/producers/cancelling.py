@@ -12,7 +12,7 @@ from tracklog.schemas.errors import Cancelled
 from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Ending
+from tracklog.schemas.values import Ending, Place
 
 __all__ = ["check_cancelled", "obey"]
 
@@ -29,4 +29,6 @@ async def obey(pen: WriterPen, cancelled: Cancelled) -> None:
     if not state.ended and not state.open_intents:
         reason = cancelled.message[:TEXT_FIELD_CHARS_MAX]
         await pen.append(ev.TaskEnded(ending=Ending.CANCELLED, reason=reason), turn=state.turn, cause=None)
-    await pen.release("cancelled", parked=Parked.DOUBT if state.open_intents else None)
+    places = {call.place for call in state.open_intents.values()}
+    parked = Parked.DOUBT if Place.INLINE in places else Parked.OUTCOME if places else None
+    await pen.release("cancelled", parked=parked)

@@ -48,6 +48,10 @@ class Messages:
         elif isinstance(body, ev.ModelReplied):
             self._replies.update(((own, call.call_id), event.envelope.seq) for call in body.tool_calls)
 
+    def event(self, trajectory_id: str, seq: int) -> Event | None:
+        """An event that was taken."""
+        return self._events.get((trajectory_id, seq))
+
     def at(self, trajectory_id: str, seq: int) -> dict[str, Any]:
         """The message that this event holds.
 

@@ -116,7 +116,7 @@ async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Lo
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
     Cancelled."""
     own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
-    taking = Taking(pen, own)
+    taking = Taking(pen, own, setup.clock)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)

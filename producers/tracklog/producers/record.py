@@ -94,12 +94,11 @@ class Record:
         return found
 
     async def _next_message(self, wait_s: float) -> Recorded[ev.MessageReceived]:
-        if self.taking is not None:
-            await self.taking.look()
-            while not self.taking.messages and await self.taking.mailbox.wait(wait_s):
-                await self.taking.take()
-            if self.taking.messages:
-                seq, body = self.taking.messages.popleft()
+        taking = self.taking
+        if taking is not None:
+            await taking.look()
+            if await taking.until(lambda: bool(taking.messages), wait_s):
+                seq, body = taking.messages.popleft()
                 return Recorded(seq, self.turn, None, body)
         raise NothingReceived(
             f"trajectory {self.trajectory_id!r} waits for a message, and none has come within {wait_s:g} s",

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from tracklog.infra.log.port import Record
 from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Driver
+from tracklog.schemas.values import Driver, Place
 
 __all__ = ["NOTHING", "Arrival", "Kept", "Known", "Now", "Roster", "Work", "known_of"]
 
@@ -268,7 +268,8 @@ def known_of(state: State, *, grace_us: int) -> Known | None:
     task = state.task
     if task is not None and task.driver is not Driver.WORKER:
         return None
-    due = max((call.not_after or 0 for call in state.open_intents.values()), default=0)
+    inline = (call for call in state.open_intents.values() if call.place is Place.INLINE)
+    due = max((call.not_after or 0 for call in inline), default=0)
     return Known(
         ended=state.ended,
         started=task is not None,

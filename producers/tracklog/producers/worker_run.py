@@ -149,7 +149,8 @@ class Runner:
             model=model,
             labels=start.labels,
             repeats_max=self.settings.repeats_max,
-            timing=replace(self.timing, receive_wait_s=0.0),
+            dispatches=self.settings.dispatches,
+            timing=replace(self.timing, receive_wait_s=0.0, outcome_wait_s=self.settings.outcome_wait_s),
             drift=self.drift,
         )
 
@@ -206,7 +207,7 @@ class Runner:
         """Takes what has come, and ends what was cancelled: nobody needs its agent for that."""
         leash = Leash()
         pen = WriterPen(await self._claim(trajectory_id, None, None), leash)
-        taking = Taking(pen, WorkerMailbox(kept))
+        taking = Taking(pen, WorkerMailbox(kept), self.clock)
         await taking.take()
         kept.offer()
         try:

@@ -15,6 +15,7 @@ from tracklog.consumers.moment import Files, Moment, Ruled, Seen, moment
 from tracklog.consumers.summary import money, one_line, summary
 from tracklog.consumers.turns import SeenMessage, read_turns
 from tracklog.consumers.wiring import blobs_of, check_topic, opened_log
+from tracklog.producers.asked import EXT_ASKED
 from tracklog.producers.versions import Versions
 from tracklog.schemas.state import dump_state
 from tracklog.schemas.values import Budgets
@@ -88,6 +89,7 @@ def moment_map(found: Moment) -> dict[str, Any]:
 
 
 def _context_map(seen: Seen) -> dict[str, Any]:
+    asked = seen.event.envelope.ext.get(EXT_ASKED)
     return {
         "seq": seen.event.envelope.seq,
         "rule_version": seen.rule_version,
@@ -99,6 +101,7 @@ def _context_map(seen: Seen) -> dict[str, Any]:
         "from": [{"trajectory_id": one.trajectory_id, "seq": one.seq} for one in seen.messages],
         "tools_hash": seen.tools_hash or None,
         "tools": seen.tools,
+        "asked": None if asked is None else json.loads(asked),
     }
 
 

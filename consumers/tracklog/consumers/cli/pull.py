@@ -29,7 +29,7 @@ def pull_command(
     """Bring one trajectory to a file of this machine: its events, inbox and ledger, its blobs and what it was forked
     from.
 
-    There show, at, verify, replay trajectory and fork work without the log it came from. Blobs go into the
+    There show, at, diff, verify, replay trajectory and fork work without the log it came from. Blobs go into the
     directory `blobs` beside the file. Pulled again, only what is new is added. Each record and blob is checked
     against its hash; exit code 1 when a blob is missing or altered, or the trajectory is faulty.
 

@@ -88,7 +88,7 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
             ),
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
-        made.partition_loop.on_outage = lambda error: _tell_outage(run, error)
+        made.partition_loop.on_outage = lambda error: tell_outage(run, error)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         group = settings.topic_names.group(settings.worker.group)
@@ -96,7 +96,7 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
         await made.run(stop)
 
 
-def _tell_outage(run: Run, error: TracklogError | None) -> None:
+def tell_outage(run: Run, error: TracklogError | None) -> None:
     if error is None:
         run.out.note("it is back; going on")
     else:
