@@ -2,7 +2,8 @@
 
 What a program asks for is matched with what is recorded, never by position alone:
 
-    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order
+    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order; an
+                                                 edited call has more than one ruling, taken by occurrence
     steps and readings (Observed)                by kind, name and occurrence
     everything else                              in order: the next one must be of the kind asked for
 
@@ -16,7 +17,7 @@ fit raises Diverged.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -108,6 +109,7 @@ class Cursor:
         self._seqs: deque[int] = deque()
         self._ordered: deque[Open] = deque()
         self._keyed: dict[tuple[str, ...], Open] = {}
+        self._times: Counter[tuple[str, ...]] = Counter()
         inherited = self.places.inherited
         for place, event in enumerate(inherited, -len(inherited)):
             self._keep(event, place)
@@ -158,9 +160,9 @@ class Cursor:
             raise self.diverged(self._first(), asked)
         return None
 
-    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._by_key(kind, (kind.__name__, call_id), asked, after)
+    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call; of one that was edited, the rulings and decisions by how many came before."""
+        return self._by_key(kind, (kind.__name__, call_id, str(times)), asked, after)
 
     def observed(
         self, kind: ObservedKind, name: str, occurrence: int, asked: str, after: int | None
@@ -267,8 +269,11 @@ class Cursor:
         key = _key(body)
         if key is None:
             self._ordered.append(kept)
-        else:
-            self._keyed[key] = kept
+            return
+        if isinstance(body, OF_CALLS):
+            key, times = (*key, str(self._times[key])), key
+            self._times[times] += 1
+        self._keyed[key] = kept
 
     def _first(self) -> Open:
         while self._seqs[0] not in self._open:

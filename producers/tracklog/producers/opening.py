@@ -30,6 +30,7 @@ from tracklog.producers.resumption import begin_as, check_recorded_drift, reopen
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
+from tracklog.producers.tool_run import unfit
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas.errors import (
     Cancelled,
@@ -116,7 +117,7 @@ async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Lo
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
     Cancelled."""
     own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
-    taking = Taking(pen, own, setup.clock)
+    taking = Taking(pen, own, setup.clock, partial(unfit, setup.tools))
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)

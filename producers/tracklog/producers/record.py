@@ -75,9 +75,9 @@ class Record:
             raise self.cursor.diverged(expected, f"{asked} (another {changed})")
         return found.seq
 
-    def of_call(self, kind: type[B], call_id: str, asked: str) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last))
+    def of_call(self, kind: type[B], call_id: str, asked: str, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call. `times`: how often the same was given out of it before."""
+        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last, times))
 
     def observed(self, kind: ObservedKind, name: str, occurrence: int, asked: str) -> Recorded[ev.Observed] | None:
         """What a step or a reading gave."""

@@ -124,7 +124,7 @@ class Session:
             seq = go_on(self._record, body)
             self._recall(recall)
         await self._in_force.open(seq)
-        self._calls.stands = lambda: not self._in_force.own_tools
+        self._calls.rulings.stands = lambda: not self._in_force.own_tools
 
     async def finish_turn(self, memory: Any) -> None:
         """Ends a turn of a program that goes on from `memory` (JSON) alone; a checkpoint may be taken here.

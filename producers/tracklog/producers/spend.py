@@ -6,6 +6,7 @@ calls side by side are asked about. Time counts while a process works on the run
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final, NamedTuple
 
 from tracklog.infra.clock import Clock
@@ -68,17 +69,20 @@ class Recount:
         self.before: Final = before
         self.tool_calls = before.tool_calls
         self.wall_ms = before.wall_ms
-        self.at: dict[str, Spend] = {}
-        """By call id: what the ruling on it was made at."""
+        self.at: dict[str, list[Spend | None]] = defaultdict(list)
+        """By call id: what the rulings on it were made at. The arguments of a held call may be edited, and it is ruled
+        on again; it is one call."""
 
     def keep(self, event: Event) -> None:
         """Takes an event in."""
         if not isinstance(event.body, ev.Authorized):
             return
-        self.tool_calls += event.body.ruling is not Ruling.DENY
+        rulings = self.at[event.body.call_id]
+        self.tool_calls += event.body.ruling is not Ruling.DENY and not rulings
         text = event.envelope.ext.get(EXT_SPEND)
-        if text is not None:
-            spend = self.at[event.body.call_id] = Spend.read(text)
+        spend = None if text is None else Spend.read(text)
+        rulings.append(spend)
+        if spend is not None:
             self.wall_ms = max(self.wall_ms, spend.wall_ms)
 
 
@@ -108,9 +112,10 @@ class Tally:
         self._given += 1
         self._calls += not recorded
 
-    def at(self, call_id: str) -> Spend | None:
+    def at(self, call_id: str, times: int = 0) -> Spend | None:
         """What a recorded ruling was made at; None when that was not recorded with it."""
-        return self._recount.at.get(call_id)
+        rulings = self._recount.at[call_id]
+        return rulings[times] if times < len(rulings) else None
 
     def now(self, turn: int) -> Spend:
         """For a ruling that is not recorded."""

@@ -1,7 +1,8 @@
 """Taking what came into the inbox: each record becomes an event, in order, by the owner alone (DESIGN §8, rule 3).
 
     Message      MessageReceived: `Session.receive` gives it
-    Decision     ApprovalResolved, when it quotes the request of a call that waits for one
+    Decision     ApprovalResolved, when it quotes the request of a call that waits for one, and edits it to what its
+                 tool can be called with
     Settlement   ToolResult, when it names the intent of a call that a person was asked about
     Cancel       CancelRequested: the session raises Cancelled at its next step
     Annotation   Annotated
@@ -29,7 +30,7 @@ from tracklog.schemas import inbox
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Choice, Place, ResultStatus, Settled
+from tracklog.schemas.values import Place, ResultStatus, Settled
 
 __all__ = ["Received", "Taking", "take_all"]
 
@@ -37,22 +38,35 @@ READ_S: Final = 0.5
 """How long one of several tasks that wait reads for all, before another one does."""
 
 
+Unfit = Callable[[str, str], str]
+
+
 class Received(NamedTuple):
     seq: int
     body: ev.MessageReceived
 
 
-class Taking:
-    """Of one open session. `messages` were taken and not given out; `resolved` are decisions by call."""
+def anything(tool: str, arguments: str) -> str:
+    """Finds nothing wrong with any arguments."""
+    return ""
 
-    def __init__(self, pen: WriterPen, mailbox: Mailbox, clock: Clock) -> None:
+
+class Taking:
+    """Of one open session. `messages` were taken and not given out; `resolved` are decisions by call.
+
+    `unfit` says what is wrong with edited arguments for a tool, "" for nothing.
+    """
+
+    def __init__(self, pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything) -> None:
         state = pen.writer.state
         self._pen = pen
         self._clock = clock
+        self._unfit = unfit
         self.mailbox: Final = mailbox
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
+        self.escalated = {name for name, call in state.calls.items() if call.status is CallStatus.ESCALATED}
         self._one = asyncio.Lock()
         self._reading = False
         self._news = asyncio.Event()
@@ -84,19 +98,17 @@ class Taking:
                 self._news = asyncio.Event()
         return True
 
-    async def standing(self) -> State:
-        """The state after everything that was taken."""
-        return await self._pen.standing()
-
     async def take(self) -> bool:
         """Takes what is there; False when nothing was. Raises what appending raises."""
         async with self._one:
-            taken = await take_all(self._pen, self.mailbox)
+            taken = await take_all(self._pen, self.mailbox, self._unfit)
         for seq, body in taken:
             if isinstance(body, ev.MessageReceived):
                 self.messages.append(Received(seq, body))
             elif isinstance(body, ev.ApprovalResolved):
                 self.resolved[body.call_id] = (seq, body)
+            elif isinstance(body, ev.Escalated):
+                self.escalated.add(body.call_id)
             elif isinstance(body, ev.ToolResult):
                 self.results[body.call_id] = (seq, body)
             elif isinstance(body, ev.CancelRequested):
@@ -104,7 +116,7 @@ class Taking:
         return bool(taken)
 
 
-async def take_all(pen: WriterPen, mailbox: Mailbox) -> list[tuple[int, ev.EventBody]]:
+async def take_all(pen: WriterPen, mailbox: Mailbox, unfit: Unfit = anything) -> list[tuple[int, ev.EventBody]]:
     """Events for everything that waits, appended in its order: (seq, event) each.
 
     Each is judged by the state after the ones before it, so a second answer to one question is refused.
@@ -113,14 +125,14 @@ async def take_all(pen: WriterPen, mailbox: Mailbox) -> list[tuple[int, ev.Event
     for one in mailbox.waiting():
         state = await pen.standing()
         if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
-            body, cause = _event(state, one)
+            body, cause = _event(state, one, unfit)
             seq = await pen.take(body, one, turn=state.turn, cause=cause)
             out.append((seq, body))
         mailbox.took(one)
     return out
 
 
-def _event(state: State, one: Incoming) -> tuple[ev.EventBody, int | None]:
+def _event(state: State, one: Incoming, unfit: Unfit) -> tuple[ev.EventBody, int | None]:
     """(the event that takes this record, the seq of the one that it answers)."""
     body = one.body
     if state.ended and not isinstance(body, inbox.Annotation):
@@ -132,7 +144,7 @@ def _event(state: State, one: Incoming) -> tuple[ev.EventBody, int | None]:
     if isinstance(body, inbox.Cancel):
         return ev.CancelRequested(by=body.by, reason=body.reason), None
     if isinstance(body, inbox.Decision):
-        return _decided(state, one, body)
+        return _decided(state, one, body, unfit)
     if isinstance(body, inbox.Settlement):
         return _settled(state, one, body)
     if isinstance(body, inbox.Outcome):
@@ -142,7 +154,7 @@ def _event(state: State, one: Incoming) -> tuple[ev.EventBody, int | None]:
     return _refusal(one, _REASONS.get(one.name, "nothing waits for it")), None
 
 
-def _decided(state: State, one: Incoming, body: inbox.Decision) -> tuple[ev.EventBody, int | None]:
+def _decided(state: State, one: Incoming, body: inbox.Decision, unfit: Unfit) -> tuple[ev.EventBody, int | None]:
     call = state.calls.get(body.call_id)
     if call is None or call.status is not CallStatus.ASKED:
         return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)"), None
@@ -150,8 +162,10 @@ def _decided(state: State, one: Incoming, body: inbox.Decision) -> tuple[ev.Even
         return _refusal(one, f"it answers another request than the one for call {body.call_id}"), None
     if call.may_approve and body.approver not in call.may_approve:
         return _refusal(one, f"{body.approver} may not decide about call {body.call_id}"), None
-    if body.choice is Choice.EDIT:
-        return _refusal(one, "arguments cannot be edited yet: deny the call and say what is wanted"), None
+    if body.arguments is not None:
+        wrong = unfit(call.tool, body.arguments.text) if body.arguments.whole else "they are too long"
+        if wrong:
+            return _refusal(one, f"the edited arguments are not taken: {wrong}"[:TEXT_FIELD_CHARS_MAX]), None
     return ev.ApprovalResolved(**body.model_dump()), None
 
 

@@ -30,7 +30,7 @@ from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, Too
 from tracklog.schemas.errors import ToolExpired, ToolOutcomeUnknown, ToolPending
 from tracklog.schemas.values import ResultStatus
 
-__all__ = ["Ran", "check_arguments", "no_such_tool", "run_probe", "run_tool"]
+__all__ = ["Ran", "check_arguments", "no_such_tool", "run_probe", "run_tool", "unfit"]
 
 STOP_S: Final = 1.0
 """How long a call that was cancelled may take to clean up before it is left alone."""
@@ -82,6 +82,13 @@ def check_arguments(tool: Tool, arguments_text: str) -> Mapping[str, Any] | str:
     except Exception as error:  # noqa: BLE001 - the checks of a tool's own types may raise anything
         return f"the arguments could not be checked: {_named(error)}"
     return f"the arguments do not fit: {_shown(problem)}" if problem else arguments
+
+
+def unfit(tools: ToolSet, name: str, arguments_text: str) -> str:
+    """What is wrong with arguments for the tool of this name, in words; "" for nothing, and for a tool that is gone."""
+    tool = tools.get(name)
+    found = {} if tool is None else check_arguments(tool, arguments_text)
+    return found if isinstance(found, str) else ""
 
 
 async def run_tool(
