@@ -1,15 +1,19 @@
 """`python -m benchmarks.crash_matrix`: SIGKILL, and SIGSTOP with a takeover, at every point x effect class x seed.
 
-First of a process that runs one session, then of workers of a group, where another one takes over by itself. On a real broker with a real ledger service, both of which it starts. Exits 1 when any case broke a rule, and prints it.
+First of workers of a group, where another one takes over by itself, then of a process that runs one session and is
+started again. On a real broker with a real ledger service, both of which it starts. Exits 1 when any case broke a rule,
+and prints it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -68,15 +72,19 @@ class Row(NamedTuple):
         return f"| {self.what} | {self.cases} | {len(self.wrong)} |"
 
 
-def sessions(log: Log, job: Job, seeds: int) -> Iterator[Row]:
-    """Of one session in a process of its own, which is started again."""
+def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
+    """Of one session in a process of its own, which is started again. No seed is begun after `until_s`."""
     places = f"{len(POINTS)} points x {len(CLASSES)} classes"
     wrong: list[str] = []
+    done = 0
     for seed in range(seeds):
+        if time.monotonic() > until_s:
+            break
+        done += 1
         wrong += kill_all(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
         print(f"seed {seed}: {len(wrong)} wrong", flush=True)
     count = len(POINTS) * len(CLASSES)
-    yield Row(f"session, SIGKILL at {places} x {seeds} seeds, then resumed", count * seeds, wrong)
+    yield Row(f"session, SIGKILL at {places} x {done} seeds, then resumed", count * done, wrong)
     yield Row(
         f"session, SIGSTOP at {places}, overtaken, woken",
         count,
@@ -104,13 +112,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crash_matrix", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many for sessions (default {SEEDS})")
     parser.add_argument("--worker-seeds", type=int, default=1, help="how many for workers (default 1)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further seed is begun")
     given = parser.parse_args()
     rows: list[Row] = []
+    until_s = time.monotonic() + 60 * given.minutes
     with services.kafka() as bootstrap, ledger_process() as ledger_url, services.scratch() as folder:
         log = open_log(f"kafka://{bootstrap}")
         job = Job(log.url, "matrix", str(Path(folder) / "blobs"), ledger_url, ())
         for row in chain(
-            workers(log, job, folder, given.seeds + 1, given.worker_seeds), sessions(log, job, given.seeds)
+            workers(log, job, folder, given.seeds + 1, given.worker_seeds), sessions(log, job, given.seeds, until_s)
         ):
             print(row, *row.wrong, sep="\n", flush=True)
             rows.append(row)

@@ -64,12 +64,12 @@ async def main(job: Membership) -> None:
             settings=WorkerSettings(trajectories_max=1, tries_max=TRIES_MAX),
             timing=TIMING,
         )
-        told = sys.stderr.write
-        await Worker(
-            runner,
-            loop_settings=LoopSettings(poll_timeout_s=0.1, batch_wait_s=0.0),
-            told=lambda said: told(f"{said}\n"),
-        ).run(stop)
+        loop = LoopSettings(poll_timeout_s=0.1, batch_wait_s=0.0)
+        await Worker(runner, loop_settings=loop, told=_tell).run(stop)
+
+
+def _tell(said: str) -> None:
+    sys.stderr.write(f"{said}\n")
 
 
 def job_from(argument: str) -> Membership:
