@@ -75,6 +75,10 @@ class Row(NamedTuple):
 def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
     """Of one session in a process of its own, which is started again. No seed is begun after `until_s`."""
     places = f"{len(POINTS)} points x {len(CLASSES)} classes"
+    frozen, count = cases(seeds), len(POINTS) * len(CLASSES)
+    yield Row(
+        f"session, SIGSTOP at {places}, overtaken, woken", count, freeze_all(log, replace(job, prefix="freeze"), frozen)
+    )
     wrong: list[str] = []
     done = 0
     for seed in range(seeds):
@@ -83,13 +87,7 @@ def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
         done += 1
         wrong += kill_all(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
         print(f"seed {seed}: {len(wrong)} wrong", flush=True)
-    count = len(POINTS) * len(CLASSES)
     yield Row(f"session, SIGKILL at {places} x {done} seeds, then resumed", count * done, wrong)
-    yield Row(
-        f"session, SIGSTOP at {places}, overtaken, woken",
-        count,
-        freeze_all(log, replace(job, prefix="freeze"), cases(seeds)),
-    )
 
 
 def workers(log: Log, job: Job, folder: Path, first: int, seeds: int) -> Iterator[Row]:
