@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.support.dispatching import dispatched, dispatching, new_dispatcher
-from tests.support.ledger import ledger
+from tests.support.dispatching import Dying, dispatched, dispatching, new_dispatcher
+from tests.support.ledger import effects_of, ledger
 from tests.support.sessions import ScriptedModel, World, asks, new_world, says
 from tracklog.infra.clock import SystemClock
 from tracklog.producers.settle import Timing
 from tracklog.schemas import events as ev
-from tracklog.schemas.errors import OutcomeAwaited
+from tracklog.schemas.errors import OutcomeAwaited, PersonNeeded
 from tracklog.schemas.values import Place, ResultStatus, Settled
 
 TIMING = Timing(start_within_s=30.0, grace_s=70.0, outcome_wait_s=10.0)
@@ -61,3 +62,48 @@ async def test_without_a_dispatcher_the_session_leaves_and_goes_on_later(world: 
         await world.run(model, **_dispatching(world))
     assert world.ran == {"call-1": 1}
     assert model.asked == {0: 1, 1: 1}
+
+
+PAST_GRACE_S = 600.0
+CLASSES = ("readonly", "idempotent", "probe", "opaque")
+DEATHS = ("first append", "second append", "third append", "before the effect", "after the effect")
+
+
+@pytest.mark.parametrize("effect", CLASSES)
+@pytest.mark.parametrize("death", DEATHS)
+async def test_a_dispatcher_that_dies_anywhere_leaves_a_call_that_the_next_one_settles(
+    world: World, effect: str, death: str
+) -> None:
+    # given a dispatcher that is gone at one of its appends, or beside the effect
+    world.log_clock = world.clock
+    tools, model = dispatched(world.tools()), ScriptedModel(asks(("call-1", effect)), says("done"))
+    changes: dict[str, Any] = {"tools": tools, "timing": TIMING}
+    dying = Dying(world, death)
+    log = world.new_log()
+    log.faults = dying
+    agent = asyncio.create_task(world.run(model, **changes))
+    async with dispatching(new_dispatcher(world, log, tools, clock=world.clock)):
+        await asyncio.wait({agent, asyncio.create_task(dying.died.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    agent.cancel()
+    await asyncio.gather(agent, return_exceptions=True)
+    # when its effect has landed or never will, and another one takes the call up
+    world.dead, world.die_at_point = False, None
+    world.clock.advance(PAST_GRACE_S)
+    escalated = False
+    async with dispatching(new_dispatcher(world, world.new_log(), tools, clock=world.clock, name="next")):
+        try:
+            await world.run(model, **changes)
+        except PersonNeeded:
+            escalated = True
+    # then no effect happened twice, and the call has a result, or a person was asked about it
+    made = effects_of(world.ledger_url, "call-1")
+    assert made <= 1
+    if escalated:
+        assert effect == "opaque"
+        assert not world.bodies(ev.ToolResult)
+        return
+    (result,) = world.bodies(ev.ToolResult)
+    if effect != "readonly":
+        assert made == (1 if result.status is ResultStatus.OK else 0)
+    if effect in ("readonly", "idempotent"):
+        assert result.status is ResultStatus.OK

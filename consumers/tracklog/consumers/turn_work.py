@@ -168,7 +168,8 @@ class TurnWork:
             if isinstance(body, ev.Authorized):
                 key.append((self._name(body.call_id), body.ruling, body.rule))
             elif isinstance(body, ev.ApprovalResolved):
-                key.append((self._name(body.call_id), body.choice, body.approver, body.reason))
+                given = [None if one is None else one.hash for one in (body.arguments, body.answer)]
+                key.append((self._name(body.call_id), body.choice, body.approver, body.reason, *given))
             else:
                 continue
             words.append(summary(event))

@@ -12,11 +12,10 @@ from typing import Final
 
 from tracklog.producers.record import Record
 from tracklog.producers.settle import Timing, person_needed
-from tracklog.producers.taking import Taking
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import OutcomeAwaited, SessionMisused
-from tracklog.schemas.lifecycle import EXT_LANE, CallStatus
+from tracklog.schemas.lifecycle import EXT_LANE
 from tracklog.schemas.values import Place, ToolCall
 
 __all__ = ["Dispatched"]
@@ -55,22 +54,18 @@ class Dispatched:
 
         def ready() -> bool:
             self._record.check_live(asked)
-            return call.call_id in taking.results
+            return call.call_id in taking.results or call.call_id in taking.escalated
 
         await taking.look()
         if not await taking.until(ready, self._timing.outcome_wait_s):
-            await self._give_up(call, taking)
+            raise OutcomeAwaited(
+                f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is with the "
+                f"dispatchers, and nothing was heard within {self._timing.outcome_wait_s:g} s",
+                hint="does a dispatcher run (tracklog dispatch MODULE)? Open its session later; workers do so",
+            )
+        if call.call_id not in taking.results:
+            raise person_needed(self._record.trajectory_id, call.call_id, call.tool)
         seq, body = taking.results.pop(call.call_id)
         self._lanes.pop(call.call_id, None)
         self._record.strand.saw(seq)
         return seq, body
-
-    async def _give_up(self, call: ToolCall, taking: Taking) -> None:
-        standing = (await taking.standing()).calls.get(call.call_id)
-        if standing is not None and standing.status is CallStatus.ESCALATED:
-            raise person_needed(self._record.trajectory_id, call.call_id, call.tool)
-        raise OutcomeAwaited(
-            f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is with the "
-            f"dispatchers, and nothing was heard within {self._timing.outcome_wait_s:g} s",
-            hint="does a dispatcher run (tracklog dispatch MODULE)? Open its session later; a worker does so itself",
-        )

@@ -66,6 +66,7 @@ class Taking:
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
+        self.escalated = {name for name, call in state.calls.items() if call.status is CallStatus.ESCALATED}
         self._one = asyncio.Lock()
         self._reading = False
         self._news = asyncio.Event()
@@ -97,10 +98,6 @@ class Taking:
                 self._news = asyncio.Event()
         return True
 
-    async def standing(self) -> State:
-        """The state after everything that was taken."""
-        return await self._pen.standing()
-
     async def take(self) -> bool:
         """Takes what is there; False when nothing was. Raises what appending raises."""
         async with self._one:
@@ -110,6 +107,8 @@ class Taking:
                 self.messages.append(Received(seq, body))
             elif isinstance(body, ev.ApprovalResolved):
                 self.resolved[body.call_id] = (seq, body)
+            elif isinstance(body, ev.Escalated):
+                self.escalated.add(body.call_id)
             elif isinstance(body, ev.ToolResult):
                 self.results[body.call_id] = (seq, body)
             elif isinstance(body, ev.CancelRequested):

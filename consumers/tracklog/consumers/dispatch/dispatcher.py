@@ -33,7 +33,7 @@ from tracklog.producers.post import Poster
 from tracklog.producers.tools import ToolSet
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
-from tracklog.schemas.errors import BlobError, LogError, LogUnavailable
+from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.inbox import Outcome
 from tracklog.schemas.ledger import LedgerBody
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
@@ -227,8 +227,9 @@ class Dispatcher:
             try:
                 await attempting.settle()
                 break
-            except (LogError, BlobError) as error:
-                self._told(f"{call.trajectory_id}, call {call.intent.call_id}: {error}; again in {again_s:g} s")
+            except Exception as error:  # noqa: BLE001 - one call never ends the dispatcher; it is taken up again
+                said = f"{type(error).__name__}: {error}"
+                self._told(f"{call.trajectory_id}, call {call.intent.call_id}: {said}; again in {again_s:g} s")
                 await self.wait(call, again_s)
                 again_s = min(AGAIN_S_MAX, again_s * 2)
         owned = self._partitions.get(self._where.get(call.hash, -1))
