@@ -11,13 +11,19 @@ from typing import Any
 from examples.kill9 import Stage, When, never, stage
 from tests.support.openai_server import asks_for, says
 from tests.support.writing import read_accepted
-from tests.support.zygote import Zygote
+from tests.support.zygote import Zygote, zygote
 from tracklog.infra.log.open import open_log
 from tracklog.schemas.events import ModelReplied
 
 FRAMEWORKS = ("openai_loop", "openai_agents", "langgraph_graph", "pydantic_agent")
 TASK = "Book three flights to Zürich."
 ANSWER = "All three are booked."
+LATER = (
+    "openai.resources.chat.completions",
+    "tracklog.infra.log.sqlite",
+    "tracklog.producers.library",
+    "tracklog.producers.wrapped_openai",
+)
 FLIGHTS = ("TL100", "TL200", "TL300")
 
 
@@ -41,15 +47,16 @@ class Run:
         self._processes = processes
         self._home = home
         self.on = on
-        self.starts = 0
 
-    def life(self, when: When = never, *, form: str = "durable") -> bool:
-        """One process; whether it came to its end. The model is asked for nothing that is recorded, and nothing twice."""
+    def life(self, when: When = never, *, after_s: float = 0.0, form: str = "durable") -> bool:
+        """One process, killed so long after a moment; whether it came to its end.
+
+        It asks the model for nothing that is recorded, and for nothing twice.
+        """
         recorded, asked = self._replies(), len(self.on.endpoint.bodies)
-        self.starts += 1
         module = f"examples.{self._name}.{form}"
         pid = self._processes.start(module, TASK, self.on.environment, self._home / "answer")
-        with self.on.process(pid, when):
+        with self.on.process(pid, when, after_s):
             status = self._processes.wait()
         assert status in (0, -signal.SIGKILL)
         numbers = [turn_of(body) for body in self.on.endpoint.bodies[asked:]]
@@ -73,6 +80,13 @@ class Run:
 
 
 @contextmanager
+def example_processes() -> Iterator[Zygote]:
+    """What starts them; everything that an example imports later is imported before too."""
+    with zygote([*(f"examples.{name}.durable" for name in FRAMEWORKS), *LATER]) as made:
+        yield made
+
+
+@contextmanager
 def run_of(name: str, processes: Zygote, home: Path) -> Iterator[Run]:
     with stage(home, *SCRIPT) as on:
         yield Run(name, processes, on, home)
@@ -85,6 +99,11 @@ def turn_of(body: Mapping[str, Any]) -> int:
 def lives_until_done(run: Run, moments: Sequence[When]) -> int:
     """Kills the process of each life at its moment; how many of them were killed."""
     return sum(not run.life(when) for when in (*moments, never))
+
+
+def check_booked_once(run: Run) -> None:
+    assert run.answer == ANSWER
+    assert run.on.desk.made == dict.fromkeys(FLIGHTS, 1)
 
 
 def seen(words: str) -> When:

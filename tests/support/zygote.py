@@ -78,8 +78,13 @@ def main(modules: Sequence[str]) -> None:
         pid = os.fork()
         if pid == 0:
             os._exit(_run(*json.loads(line)))
-        print(pid, flush=True)
-        print(os.waitpid(pid, 0)[1], flush=True)
+        _tell(pid)
+        _tell(os.waitpid(pid, 0)[1])
+
+
+def _tell(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
