@@ -66,7 +66,14 @@ class Strict:
         return deny("no bookings")
 
 
+class Moody(Model):
+    async def reply(self, request, *, on_token=None):
+        first = await super().reply(request)
+        return first if first.tool_calls else ModelAnswer(message={"role": "assistant", "content": "no"})
+
+
 tools = ToolSet.of(book)
+moody = Agent("traveller", Moody(), tools, prompt="be kind")
 agent = Agent("traveller", Model(), tools, prompt="be kind")
 clocked = Agent("traveller", Model(), tools, policy=Clocked(), prompt="be kind")
 strict = Agent("traveller", Model(), tools, policy=Strict(), prompt="be kind")
@@ -95,8 +102,8 @@ def tracklog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trackl
     asyncio.run(record())
     runner = CliRunner(env=environ)
 
-    def run(trajectory_id: str, agent: str, *more: str, exit_code: int = 0) -> Result:
-        line = ["replay", "trajectory", trajectory_id, "--agent", agent, *more]
+    def run(trajectory_id: str, agent: str = "", *more: str, exit_code: int = 0) -> Result:
+        line = ["replay", "trajectory", trajectory_id, *(["--agent", agent] if agent else []), *more]
         result = runner.invoke(app, line)
         assert result.exit_code == exit_code, f"{line}: {result.output}\n{result.exception!r}"
         return result
@@ -112,6 +119,13 @@ def test_the_agent_that_recorded_a_run_replays_it_clean_and_calls_nothing(trackl
     assert sys.modules["replayed_agent"].MADE == ["train"]
 
 
+def test_without_an_agent_the_record_says_what_it_was(tracklog: Tracklog) -> None:
+    assert "trip: clean (2 turns" in tracklog("trip").stdout
+    assert "trip: clean" in tracklog("trip", "replayed_agent:agent", "--again", "model").stdout
+    found = json.loads(tracklog("trip", "replayed_agent:moody", "--again", "model", "--json", exit_code=1).stdout)
+    assert (found["divergence"]["turn"], found["divergence"]["cause"]) == (2, "model")
+
+
 @pytest.mark.parametrize(
     ("agent", "turn", "asked"),
     [
@@ -124,7 +138,7 @@ def test_a_changed_agent_ends_with_1_and_says_where_and_why(
     tracklog: Tracklog, agent: str, turn: int, asked: str
 ) -> None:
     found = json.loads(tracklog("trip", f"replayed_agent:{agent}", "--json", exit_code=1).stdout)["divergence"]
-    assert (found["turn"], found["cause"]) == (turn, "harness")
+    assert (found["turn"], found["cause"]) == (turn, "environment" if agent == "clocked" else "harness")
     assert asked in found["asked"]
     text = tracklog("trip", f"replayed_agent:{agent}", exit_code=1).stdout
     assert f"diverges at turn {turn}" in text

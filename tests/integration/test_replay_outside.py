@@ -105,7 +105,7 @@ async def test_a_reading_outside_the_session_is_found_at_its_line(
     _, report = await replayed(service[1], harness(reading, swallows=swallows))
     found = report.divergence
     assert found is not None
-    assert (found.turn, found.cause) == (2, Cause.HARNESS)
+    assert (found.turn, found.cause) == (2, Cause.ENVIRONMENT)
     assert found.asked.startswith(what), found
     line = reading.__code__.co_firstlineno
     assert f"outside the session, at {__file__}:{line}" in found.asked

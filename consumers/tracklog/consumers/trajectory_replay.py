@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracklog.consumers.wiring import blobs_of
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import Settings
+from tracklog.producers.again import Again
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.lineage import read_inherited
+from tracklog.producers.recorded_agent import recorded_agent
 from tracklog.producers.replay import Report, replay
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Versions
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, UnknownSchema
-from tracklog.schemas.values import Driver
 
-__all__ = ["replay_trajectory", "report_map"]
+__all__ = ["replay_events", "replay_trajectory", "report_map"]
 
 
-def replay_trajectory(log: Log, settings: Settings, agent: Agent, trajectory_id: str) -> Report:
-    """Runs the agent over the record of a trajectory. Blocks.
+def replay_trajectory(
+    log: Log, settings: Settings, agent: Agent | None, trajectory_id: str, again: Iterable[Again] = ()
+) -> Report:
+    """Runs the agent over the record of a trajectory; None for the one that the record itself describes. Blocks.
 
-    Raises InputError for a trajectory that is not there, was imported, or is another agent's; UnknownSchema for one
-    that holds what this version cannot read; BlobMissing and BlobAltered.
+    Raises InputError for a trajectory that is not there or is another agent's; UnknownSchema for one that holds what
+    this version cannot read; BlobMissing and BlobAltered.
     """
     topic = settings.topic_names.events
     events = [event for event, _ in read_history(log, topic, trajectory_id)[1]]
     inherited = read_inherited(log, topic, events)
-    setup = _setup(events, agent, blobs_of(settings), trajectory_id)
-    return asyncio.run(
-        replay(events, lambda session: run_turns(session, agent, setup.task), setup=setup, inherited=inherited)
+    return asyncio.run(replay_events(trajectory_id, events, inherited, agent, blobs_of(settings), again))
+
+
+async def replay_events(
+    trajectory_id: str,
+    events: Sequence[Event],
+    inherited: Sequence[Event],
+    agent: Agent | None,
+    blobs: BlobStore,
+    again: Iterable[Again] = (),
+) -> Report:
+    """The same for one whose events were read."""
+    _check_known(trajectory_id, events)
+    given = agent if agent is not None else recorded_agent([*inherited, *events], blobs)
+    setup = _setup(trajectory_id, events, given, blobs)
+    return await replay(
+        events, lambda session: run_turns(session, given, setup.task), setup=setup, inherited=inherited, again=again
     )
 
 
@@ -46,9 +63,8 @@ def report_map(report: Report) -> dict[str, Any]:
     return {**report._asdict(), "clean": report.clean, "divergence": divergence}
 
 
-def _setup(events: Sequence[Event], agent: Agent, blobs: BlobStore, trajectory_id: str) -> Setup:
-    started, versions = started_of(events), Versions.recorded(events)
-    if started is None or versions is None:
+def _check_known(trajectory_id: str, events: Sequence[Event]) -> None:
+    if started_of(events) is None:
         raise InputError(f"no trajectory {trajectory_id!r} that was started", hint="see: tracklog list")
     unknown = next((event for event in events if event.body is None), None)
     if unknown is not None:
@@ -56,11 +72,12 @@ def _setup(events: Sequence[Event], agent: Agent, blobs: BlobStore, trajectory_i
             f"event {unknown.envelope.seq} of {trajectory_id!r} is a {unknown.name} of a version not known here",
             hint="replay it with a Tracklog that knows it",
         )
-    if started.driver in (Driver.IMPORT, Driver.INGEST):
-        raise InputError(
-            f"trajectory {trajectory_id!r} was recorded by another harness (driver {started.driver.value})",
-            hint="only what a session recorded can be replayed; `tracklog show` prints it",
-        )
+
+
+def _setup(trajectory_id: str, events: Sequence[Event], agent: Agent, blobs: BlobStore) -> Setup:
+    started, versions = started_of(events), Versions.recorded(events)
+    assert started is not None
+    assert versions is not None
     if started.agent != agent.name:
         raise InputError(
             f"trajectory {trajectory_id!r} is of agent {started.agent!r}; given is {agent.name!r}",

@@ -2,7 +2,8 @@
 
 What a program asks for is matched with what is recorded, never by position alone:
 
-    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order
+    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order; an
+                                                 edited call has more than one ruling, taken by occurrence
     steps and readings (Observed)                by kind, name and occurrence
     everything else                              in order: the next one must be of the kind asked for
 
@@ -16,19 +17,19 @@ fit raises Diverged.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
 from tracklog.producers.places import Places
-from tracklog.producers.spend import Recount
+from tracklog.producers.spend import NOTHING_SPENT, Recount, Spend
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.values import ObservedKind
 
-__all__ = ["Cursor", "Recorded", "describe"]
+__all__ = ["Cursor", "Recorded", "came", "describe", "imported", "in_short"]
 
 B = TypeVar("B", bound=ev.EventBody)
 
@@ -45,6 +46,9 @@ ASIDE: Final = (
 )
 """Written about a program's work, not asked for by it."""
 IMPORTED: Final = "import:"
+BY_IMPORTER: Final = (ev.Observed, ev.TaskEnded)
+"""What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
+_NOTHING: Final[Mapping[str, str]] = {}
 OF_CALLS: Final = (ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult)
 
 
@@ -58,6 +62,7 @@ class Recorded(NamedTuple, Generic[B]):
     turn: int
     cause: int | None
     body: B
+    ext: Mapping[str, str] = _NOTHING
 
 
 Open = Recorded[ev.EventBody]
@@ -67,10 +72,18 @@ class Cursor:
     """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order; what `places`
     says that it inherits comes before them.
 
-    `after`: what is recorded up to there was given out to an earlier run, whose memory goes on.
+    `after`: what is recorded up to there was given out to an earlier run, which had spent `spent` by then, and whose
+    memory goes on.
     """
 
-    def __init__(self, events: Iterable[Event], places: Places | None = None, *, after: int | None = None) -> None:
+    def __init__(
+        self,
+        events: Iterable[Event],
+        places: Places | None = None,
+        *,
+        after: int | None = None,
+        spent: Spend = NOTHING_SPENT,
+    ) -> None:
         own = tuple(events)
         self.places: Final = places if places is not None else Places(own[0].envelope.trajectory_id if own else "")
         self.start: Recorded[ev.TaskStarted] | None = None
@@ -82,18 +95,21 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
-        self.recount: Final = Recount()
+        self.recount: Final = Recount(spent)
         self.let_go_on = -1
         """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
         self.cancelled = False
         """Somebody cancelled it: it ends where it was, and not by its program."""
+        self.imported = False
+        """Another harness recorded it, and an importer made its events."""
         self._broken: Diverged | None = None
         self._open: dict[int, Open] = {}
         self._seqs: deque[int] = deque()
         self._ordered: deque[Open] = deque()
         self._keyed: dict[tuple[str, ...], Open] = {}
+        self._times: Counter[tuple[str, ...]] = Counter()
         inherited = self.places.inherited
         for place, event in enumerate(inherited, -len(inherited)):
             self._keep(event, place)
@@ -130,18 +146,23 @@ class Cursor:
         self._ordered.popleft()
         return _typed(found, found.body)
 
-    def received(self, asked: str) -> Recorded[ev.MessageReceived] | None:
-        """The next message that came into the inbox, None when no other is recorded."""
+    def received(self, asked: str, after: int | None) -> Recorded[ev.MessageReceived] | None:
+        """The next message that came into the inbox, None when no other is recorded.
+
+        An imported run has each message where it was heard: there it is the next event in order.
+        """
         self.check_sound()
         if self.mail:
             return self.mail.popleft()
+        if self.imported:
+            return self.ordered(ev.MessageReceived, asked, after)
         if self._open:
             raise self.diverged(self._first(), asked)
         return None
 
-    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._by_key(kind, (kind.__name__, call_id), asked, after)
+    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call; of one that was edited, the rulings and decisions by how many came before."""
+        return self._by_key(kind, (kind.__name__, call_id, str(times)), asked, after)
 
     def observed(
         self, kind: ObservedKind, name: str, occurrence: int, asked: str, after: int | None
@@ -216,12 +237,15 @@ class Cursor:
     def _keep(self, event: Event, place: int) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, place)
-        self.recount.keep(event)
+        self.recount.tenant = envelope.tenant
+        passed = self._after is not None and place <= self._after
+        if not passed:
+            self.recount.keep(event)
         if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
             self.let_go_on = place
         if body is None:
             return
-        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
+        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
         aside = isinstance(body, ASIDE) or (isinstance(body, ev.TimerFired) and envelope.inbox_id is not None)
         self.cancelled = self.cancelled or isinstance(body, ev.CancelRequested)
         if isinstance(body, ev.MessageReceived) and came(event):
@@ -229,25 +253,27 @@ class Cursor:
             aside = True
         if isinstance(body, ev.TaskEnded) and self.cancelled:
             aside = True  # whoever obeyed the cancel wrote it, not the program
+        if imported(event):
+            self.imported = True
+            aside = aside or isinstance(body, BY_IMPORTER)
         if isinstance(body, ev.TaskStarted):
             aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
             self.start = _typed(kept, body)
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
-        if self._after is not None and place <= self._after:
-            aside = True
-            if isinstance(body, ev.ModelReplied):
-                self.recount.passed(body)
-        if aside:
+        if aside or passed:
             return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)
         key = _key(body)
         if key is None:
             self._ordered.append(kept)
-        else:
-            self._keyed[key] = kept
+            return
+        if isinstance(body, OF_CALLS):
+            key, times = (*key, str(self._times[key])), key
+            self._times[times] += 1
+        self._keyed[key] = kept
 
     def _first(self) -> Open:
         while self._seqs[0] not in self._open:
@@ -257,12 +283,17 @@ class Cursor:
 
 def came(event: Event) -> bool:
     """True for what was taken from the inbox; an import counts its own steps by inbox ids."""
+    return event.envelope.inbox_id is not None and not imported(event)
+
+
+def imported(event: Event) -> bool:
+    """True for an event that an importer made."""
     taken = event.envelope.inbox_id
-    return taken is not None and not taken.source.startswith(IMPORTED)
+    return taken is not None and taken.source.startswith(IMPORTED)
 
 
 def _typed(found: Open, body: B) -> Recorded[B]:
-    return Recorded(found.seq, found.turn, found.cause, body)
+    return Recorded(found.seq, found.turn, found.cause, body, found.ext)
 
 
 def _key(body: ev.EventBody) -> tuple[str, ...] | None:
@@ -285,19 +316,20 @@ def describe(body: ev.EventBody) -> str:
     if isinstance(body, ev.ApprovalResolved):
         return f"the decision about call {body.call_id!r}: {body.choice.value}"
     if isinstance(body, ev.ToolIntent):
-        return f"call {body.call_id!r} of {body.tool} with {_cut(body.arguments.text)}"
+        return f"call {body.call_id!r} of {body.tool} with {in_short(body.arguments.text)}"
     if isinstance(body, ev.ToolResult):
-        return f"the result of call {body.call_id!r}: {body.status.value} {_cut(body.output.text)}"
+        return f"the result of call {body.call_id!r}: {body.status.value} {in_short(body.output.text)}"
     if isinstance(body, ev.ContextBuilt):
         return f"a context of {body.messages} messages with hash {body.context_hash.hex()[:16]}"
     if isinstance(body, ev.MessageReceived):
-        return f"a message from {body.peer}: {_cut(body.message.text)}"
+        return f"a message from {body.peer}: {in_short(body.message.text)}"
     if isinstance(body, ev.Compacted):
         return f"a summary of turns {body.first_turn} to {body.last_turn}"
     if isinstance(body, ev.ModelReplied):
-        return f"a model call, answered with {_cut(body.reply.text)}"
+        return f"a model call, answered with {in_short(body.reply.text)}"
     return name
 
 
-def _cut(text: str) -> str:
+def in_short(text: str) -> str:
+    """The beginning of a text, for reports."""
     return repr(text if len(text) <= 200 else f"{text[:200]}...")

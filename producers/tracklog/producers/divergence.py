@@ -1,10 +1,9 @@
 """Where a program and its record part: what was recorded, what was asked for, and whose doing it is.
 
-    cause          when
-    harness        the program asks for something else than it did: other context, arguments, order, steps
-    environment    the program asks for the same, and what is around it answers otherwise (a local tool)
-
-A model is never the cause: its replies come from the record (DESIGN §7).
+cause          when
+harness        the program asks for something else than it did: other context, arguments, order, steps
+environment    the program reads outside its session, or what is around it answers otherwise: a local tool, a step
+model          the same context, by its hash, has another reply: found where the model is asked again
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ _WAY_OUT: Final = "run the program that wrote the record, or give the changed on
 class Cause(StrEnum):
     HARNESS = "harness"
     ENVIRONMENT = "environment"
+    MODEL = "model"
 
 
 class Divergence(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from tracklog.producers.cursor import describe
+from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.models import Model
 from tracklog.producers.record import JSON, TEXT, Record
@@ -103,7 +103,7 @@ class InForce:
             return
         changes = last.changes(self._own)
         if self._strict:
-            self._check_same(changes)
+            self._check_same(await self._said(last, changes))
         elif changes:
             await self.put()
             self._due = Shown(NOWHERE, self._own, self._setup.prompt)
@@ -153,6 +153,22 @@ class InForce:
             self._definitions[tools] = tuple(orjson.loads(await self._record.stored(tools)))
         return self._definitions[tools]
 
+    def check_asked(self, changes: Sequence[str], recorded: Recorded[ev.EventBody]) -> None:
+        """Whether a recorded context may be given to a program that asks for another model, tools or sampling now.
+
+        Pinning is not for such: it is the program that shows them to its model. Raises DriftRefused, Diverged.
+        """
+        if not changes or (self._strict and self._setup.drift is Drift.PIN):
+            return
+        if self._strict:
+            raise self._record.cursor.diverged(recorded, f"a context (another {', '.join(changes)})")
+        if self._setup.drift in (Drift.PIN, Drift.REFUSE):
+            raise DriftRefused(
+                f"turn {recorded.turn} of trajectory {self._record.trajectory_id!r} was asked for with another "
+                f"{', '.join(changes)}",
+                hint="open it with the program as it was, or with drift cross",
+            )
+
     async def _prompt(self, prompt: bytes | None) -> str | None:
         if prompt is None or prompt == self._own.prompt:
             return None if prompt is None else self._setup.prompt
@@ -172,6 +188,21 @@ class InForce:
         body, ext = self._line[-2].versions.crossing(due.versions)
         place = await self._record.pen.append(body, turn=self._record.turn, cause=None, ext=ext)
         self._line[-1] = due._replace(place=place)
+
+    async def _said(self, last: Versions, changes: Iterable[str]) -> list[str]:
+        """The changes that can be told: a recording may not say, and has tools in an order and a form of its own."""
+        said = list(changes)
+        if "model" in said and self._record.asking is not None and self._record.asking.of_model:
+            said.remove("model")
+        if not self._record.rule.partial:
+            return said
+        said = [name for name in said if getattr(last, name)]
+        if "tools" in said and last.tools is not None:
+            told = orjson.loads(await self._record.stored(last.tools))
+            by_name = sorted(told, key=lambda one: str(one["function"]["name"]))
+            if orjson.dumps(by_name, option=orjson.OPT_SORT_KEYS).decode() == self._setup.tools.schemas_json():
+                said.remove("tools")
+        return said
 
     def _check_same(self, changes: Iterable[str]) -> None:
         differ = [name for name in NAMES_IN_REPLAY if name in set(changes)]

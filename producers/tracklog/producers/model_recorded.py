@@ -8,17 +8,18 @@ again, because another harness built them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.bodies import whole_text
+from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
-from tracklog.schemas.context import context_hash, message_hash
+from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InputError, RecordingEnded
 from tracklog.schemas.values import Body
 
@@ -85,7 +86,7 @@ class _ByContext(RecordedModel):
         self._given: defaultdict[bytes, int] = defaultdict(int)
 
     def _find(self, request: ModelRequest) -> ModelAnswer:
-        hashes = [_seen(message) for message in request.messages]
+        hashes = [seen_hash(message) for message in request.messages]
         for rule, tools_hash in self._rules:
             found = context_hash(hashes, rule, tools_hash)
             answers = self._by_context.get(found)
@@ -144,13 +145,3 @@ class _Reading:
         if self._blobs is None:
             raise InputError("a reply of this run is in the blob store", hint="give blobs=")
         return whole_text(body, self._blobs)
-
-
-def _seen(message: Mapping[str, Any]) -> bytes:
-    return message_hash(
-        message["role"],
-        message.get("content"),
-        message.get("tool_calls"),
-        message.get("tool_call_id"),
-        message.get("name"),
-    )

@@ -73,7 +73,10 @@ class Readings:
         with self._record.strand.beside(asked):
             found = self._record.observed(kind, name, occurrence, asked)
             if found is not None:
-                return await self._record.whole(found.body.value)
+                value = await self._record.whole(found.body.value)
+                if self._record.asking is not None and kind is ObservedKind.STEP:
+                    await self._record.asking.step(found, value, run)
+                return value
             self._record.check_live(asked)
             text = await run()
             body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from tracklog.infra.blobs import BlobStore
+from tracklog.producers.again import Asking
 from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.cursor import Cursor, Recorded
 from tracklog.producers.pen import Pen
+from tracklog.producers.rule import SESSION_RULE, Rule
 from tracklog.producers.strand import Strand
 from tracklog.producers.taking import Taking
 from tracklog.schemas import events as ev
@@ -33,11 +35,21 @@ class Record:
     """Answers from the cursor while there is an answer; what is written goes to the pen."""
 
     def __init__(
-        self, trajectory_id: str, cursor: Cursor, pen: Pen, blobs: BlobStore, *, body_inline_bytes_max: int
+        self,
+        trajectory_id: str,
+        cursor: Cursor,
+        pen: Pen,
+        blobs: BlobStore,
+        *,
+        body_inline_bytes_max: int,
+        rule: Rule = SESSION_RULE,
+        asking: Asking | None = None,
     ) -> None:
         self.trajectory_id: Final = trajectory_id
         self.cursor: Final = cursor
         self.pen: Final = pen
+        self.rule: Final = rule
+        self.asking: Final = asking
         self.strand: Final = Strand()
         self.turn = 0
         self.taking: Taking | None = None
@@ -63,9 +75,9 @@ class Record:
             raise self.cursor.diverged(expected, f"{asked} (another {changed})")
         return found.seq
 
-    def of_call(self, kind: type[B], call_id: str, asked: str) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last))
+    def of_call(self, kind: type[B], call_id: str, asked: str, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call. `times`: how often the same was given out of it before."""
+        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last, times))
 
     def observed(self, kind: ObservedKind, name: str, occurrence: int, asked: str) -> Recorded[ev.Observed] | None:
         """What a step or a reading gave."""
@@ -73,7 +85,7 @@ class Record:
 
     async def received(self, asked: str, wait_s: float) -> Recorded[ev.MessageReceived]:
         """The next message that came into the inbox; waits for it. Raises NothingReceived."""
-        found = self.cursor.received(asked)
+        found = self.cursor.received(asked, self.strand.last)
         if found is None:
             self.check_live(asked)
             found = await self._next_message(wait_s)
@@ -82,12 +94,11 @@ class Record:
         return found
 
     async def _next_message(self, wait_s: float) -> Recorded[ev.MessageReceived]:
-        if self.taking is not None:
-            await self.taking.look()
-            while not self.taking.messages and await self.taking.mailbox.wait(wait_s):
-                await self.taking.take()
-            if self.taking.messages:
-                seq, body = self.taking.messages.popleft()
+        taking = self.taking
+        if taking is not None:
+            await taking.look()
+            if await taking.until(lambda: bool(taking.messages), wait_s):
+                seq, body = taking.messages.popleft()
                 return Recorded(seq, self.turn, None, body)
         raise NothingReceived(
             f"trajectory {self.trajectory_id!r} waits for a message, and none has come within {wait_s:g} s",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tracklog.producers.again import Again, Asking
 from tracklog.producers.calls import Calls, settling_of
 from tracklog.producers.cursor import Cursor, describe
-from tracklog.producers.divergence import Diverged, Divergence
+from tracklog.producers.divergence import Cause, Diverged, Divergence
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.lineage import Lineage
 from tracklog.producers.outside import watched
 from tracklog.producers.places import Places
 from tracklog.producers.record import Record
+from tracklog.producers.rule import SESSION_RULE, Rule, imported_rule
 from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
@@ -42,13 +45,23 @@ class Report(NamedTuple):
         return self.divergence is None
 
 
-async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inherited: Sequence[Event] = ()) -> Report:
+async def replay(
+    events: Iterable[Event],
+    program: Program,
+    *,
+    setup: Setup,
+    inherited: Sequence[Event] = (),
+    rule: Rule | None = None,
+    again: Iterable[Again] = (),
+) -> Report:
     """Runs the program over the record; nothing is written and nothing is called.
 
     What its own code reads outside the session (clock, randomness, ids, listings, environment) and any use of the
-    network is a divergence that names file and line.
+    network is a divergence that names file and line. `again` says what is asked once more and compared.
 
-    `inherited` is what a fork has from its origins (`read_inherited`). Errors of the program itself pass through.
+    `inherited` is what a fork has from its origins (`read_inherited`). `rule` is the one that contexts were made by;
+    None for that of the record. An imported run is replayed as far as it says what its harness did: why it stopped
+    is not known, so a program may go on where it does. Errors of the program itself pass through.
     Raises InvalidEvent for no events at all.
     """
     history = tuple(events)
@@ -58,7 +71,12 @@ async def replay(events: Iterable[Event], program: Program, *, setup: Setup, inh
     cursor = Cursor(history, Places(trajectory_id, inherited))
     ended = any(isinstance(event.body, ev.TaskEnded) for event in history) and not cursor.cancelled
     fork = Fork.recorded(history)
-    session, total = _session(setup, trajectory_id, cursor, ended, fork), cursor.left
+    if fork is not None:
+        setup = await asyncio.to_thread(fork.ruled, setup)
+    if rule is None:
+        rule = imported_rule(history, setup.store) if cursor.imported else SESSION_RULE
+    pen = _NoPen(cursor, ended and not cursor.imported)
+    session, total = _session(setup, trajectory_id, pen, cursor, fork, rule, again), cursor.left
     divergence = await _run(session, program, cursor)
     return Report(trajectory_id, cursor.turn, total - cursor.left, ended, divergence)
 
@@ -84,13 +102,28 @@ async def _run(session: Session, program: Program, cursor: Cursor) -> Divergence
 def _outside(cursor: Cursor, read: str) -> Diverged:
     found = cursor.next_open()
     if found is None:
-        return cursor.broken(Divergence(cursor.turn, None, "nothing", read))
-    return cursor.broken(Divergence(cursor.turn, found.seq, describe(found.body), read))
+        return cursor.broken(Divergence(cursor.turn, None, "nothing", read, Cause.ENVIRONMENT))
+    return cursor.broken(Divergence(cursor.turn, found.seq, describe(found.body), read, Cause.ENVIRONMENT))
 
 
-def _session(setup: Setup, trajectory_id: str, cursor: Cursor, ended: bool, fork: Fork | None) -> Session:
-    pen = _NoPen(cursor, ended)
-    record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
+def _session(
+    setup: Setup,
+    trajectory_id: str,
+    pen: _NoPen,
+    cursor: Cursor,
+    fork: Fork | None,
+    rule: Rule,
+    again: Iterable[Again],
+) -> Session:
+    record = Record(
+        trajectory_id,
+        cursor,
+        pen,
+        setup.store,
+        body_inline_bytes_max=setup.body_inline_bytes_max,
+        rule=rule,
+        asking=Asking(cursor, again),
+    )
     settling = settling_of(setup, trajectory_id, pen)
     sandbox = Sandbox(fork.allow, Lineage(cursor.places.inherited)) if fork is not None else None
     return Session(setup, record, Calls(setup, record, settling, sandbox), strict=True, fork=fork)

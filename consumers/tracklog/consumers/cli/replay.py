@@ -11,17 +11,15 @@ import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import Format, Sink, opened_sink, tell_states
+from tracklog.consumers.cli.replay_runs import trajectory
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
 from tracklog.consumers.event_json import SAMPLE
 from tracklog.consumers.replay import Filter, Range, follow, replay, resolve, states_at_end
-from tracklog.consumers.trajectory_replay import replay_trajectory, report_map
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
-from tracklog.producers.agents import load_agent
-from tracklog.producers.replay import Report
 from tracklog.schemas.errors import InputError
 
 app = new_app(help="Read ranges of the log again, and run agents over their records.", no_args_is_help=True)
@@ -92,46 +90,7 @@ def events(
             _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
 
 
-@command(app)
-def trajectory(
-    run: Run,
-    trajectory_id: Annotated[str, typer.Argument(metavar="ID", help="The trajectory.")],
-    agent: Annotated[str, typer.Option(metavar="MODULE:AGENT", help="The agent that recorded it.")],
-) -> None:
-    """Run an agent over the record of a trajectory, and report where it does something else than is recorded.
-
-    No model and no tool is called, sockets are closed, nothing is written. What the agent's code reads outside its
-    session (clock, randomness, ids, listings, environment) is a divergence too, named by file and line. A run that
-    was not finished is replayed as far as it goes. Exit code 1 when it diverges.
-
-    \b
-    Examples:
-      tracklog replay trajectory trip-1 --agent my_agents:traveller
-      tracklog replay trajectory trip-1 --agent my_agents:traveller --json
-    """
-    loaded = load_agent(agent)
-    with opened_log(run.settings) as log:
-        check_topic(log, run.settings)
-        report = replay_trajectory(log, run.settings, loaded, trajectory_id)
-    if run.as_json:
-        run.out.json(report_map(report))
-    else:
-        tell_report(run, report)
-    if not report.clean:
-        run.faulty()
-
-
-def tell_report(run: Run, report: Report) -> None:
-    found, how_far = report.divergence, f"{report.turns} turns, {report.given} events"
-    if found is None:
-        unfinished = "" if report.ended else "; the run is not finished"
-        run.out.text(f"{report.trajectory_id}: clean ({how_far}{unfinished})", style="green")
-        return
-    event = "the end of the record" if found.seq is None else f"event {found.seq}"
-    run.out.text(f"{report.trajectory_id}: diverges at turn {found.turn}, {event} (after {how_far})", style="red")
-    run.out.text(f"  recorded  {found.recorded}")
-    run.out.text(f"  asked for {found.asked}")
-    run.out.text(f"  cause     {found.cause.value}")
+command(app)(trajectory)
 
 
 def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, folded: bool) -> None:

@@ -25,32 +25,33 @@ from tracklog.schemas.values import BlobRef, Body, Role
 
 def rebuild_record(events: Iterable[Event], blobs: BlobStore) -> Record:
     """The record that was imported. Raises InputError for events of no import, and what reading a blob raises."""
-    rebuilding = _Rebuilding(blobs)
+    retelling, recording = Retelling(blobs), None
+    messages = []
     for event in events:
-        if event.body is not None:
-            rebuilding.take(event.body, event.envelope.ext.get(EXT_MESSAGE, ""))
-    return rebuilding.record()
+        message = retelling.message(event)
+        if message is not None:
+            messages.append(message)
+        if isinstance(event.body, ev.Observed) and event.body.name == RECORDING:
+            recording = whole_text(event.body.value, blobs)
+    if recording is None:
+        raise InputError("these events are of no import", hint="only an imported run has a recording")
+    return record_of(recording, messages)
 
 
-class _Rebuilding:
+class Retelling:
+    """The messages of an imported run as they were recorded, while its events are read in order."""
+
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
-        self._messages: list[dict[str, Any]] = []
         self._calls: dict[str, tuple[str, str]] = {}
-        self._recording: str | None = None
 
-    def take(self, body: ev.EventBody, shape: str) -> None:
-        plain = self._plain(body) if shape != NO_MESSAGE else None
-        if plain is not None:
-            self._messages.append(reshaped(plain, shape))
+    def message(self, event: Event) -> dict[str, Any] | None:
+        """The message that an event carries, None for one that carries none."""
+        shape = event.envelope.ext.get(EXT_MESSAGE, "")
+        plain = self._plain(event.body) if shape != NO_MESSAGE else None
+        return None if plain is None else reshaped(plain, shape)
 
-    def record(self) -> Record:
-        if self._recording is None:
-            raise InputError("these events are of no import", hint="only an imported run has a recording")
-        return record_of(self._recording, self._messages)
-
-    def _plain(self, body: ev.EventBody) -> dict[str, Any] | None:
-        """The plain message that an event is, None for one that is no message."""
+    def _plain(self, body: ev.EventBody | None) -> dict[str, Any] | None:
         if isinstance(body, ev.TaskStarted) and body.prompt_template is not None:
             return spoken_message(Role.SYSTEM, self._prompt(body.prompt_template))
         if isinstance(body, ev.MessageReceived):
@@ -59,8 +60,6 @@ class _Rebuilding:
             return self._reply(body)
         if isinstance(body, ev.ToolResult):
             return answer_message(*self._calls[body.call_id], self._content(body.output))
-        if isinstance(body, ev.Observed) and body.name == RECORDING:
-            self._recording = whole_text(body.value, self._blobs)
         return None
 
     def _reply(self, body: ev.ModelReplied) -> dict[str, Any]:

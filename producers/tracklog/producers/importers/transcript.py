@@ -56,7 +56,7 @@ class Transcript:
             self.say("system", Role.SYSTEM, message)
             return
         content, shape = self._spoken(Role.SYSTEM, message)
-        self.prompt = Prompt(content=content, seen=_seen(message), shape=shape)
+        self.prompt = Prompt(content=content, seen=seen_hash(message), shape=shape)
 
     def user(self, message: Message) -> None:
         """A user turn; the first one is the task."""
@@ -66,7 +66,7 @@ class Transcript:
 
     def say(self, peer: str, role: Role, message: Message) -> None:
         content, shape = self._spoken(role, message)
-        self.steps.append(Spoken(peer=peer, role=role, content=content, seen=_seen(message), shape=shape))
+        self.steps.append(Spoken(peer=peer, role=role, content=content, seen=seen_hash(message), shape=shape))
 
     def reply(self, message: Message, asked: list[Asked]) -> None:
         """What the model said, and the calls in it."""
@@ -76,7 +76,7 @@ class Transcript:
             raise ImportSourceError(f"one reply has {len(asked)} calls; at most {limits.CALLS_PER_TURN_MAX} fit")
         calls = tuple(self._call(one) for one in asked)
         text = orjson.dumps(message).decode()
-        self.steps.append(Reply(message=text, calls=calls, seen=_seen(message)))
+        self.steps.append(Reply(message=text, calls=calls, seen=seen_hash(message)))
 
     def answer(self, recorded_id: str, message: Message, status: ResultStatus, duration_ms: int | None = None) -> None:
         """A message that carries the result of the oldest open call with that recorded id."""
@@ -88,7 +88,7 @@ class Transcript:
                 call_id=opened.call.call_id,
                 content=content_of(message.get("content")),
                 status=status,
-                seen=_seen(message),
+                seen=seen_hash(message),
                 shape=_bounded(shape_of(plain, message)),
                 duration_ms=duration_ms,
             )
@@ -154,7 +154,8 @@ def _require(message: Message, field: str) -> None:
         raise ImportSourceError(f"the field {field!r} is missing")
 
 
-def _seen(message: Message) -> bytes:
+def seen_hash(message: Message) -> bytes:
+    """The hash of a message as the model sees it."""
     ids = message.get("tool_call_ids")
     first = ids[0] if isinstance(ids, list) and ids else None
     return message_hash(
