@@ -127,7 +127,7 @@ class TurnWork:
         """The message with calls by turn and place, where that is known."""
         plain, event = dict(self.turns.message(*place)), self.turns.event(*place)
         body = None if event is None else event.body
-        if isinstance(body, ev.ModelReplied) and plain.get("tool_calls"):
+        if isinstance(body, ev.ModelReplied) and len(plain.get("tool_calls") or ()) == len(body.tool_calls) > 0:
             calls = zip(plain["tool_calls"], body.tool_calls, strict=True)
             plain["tool_calls"] = [[call.get("type"), self._name(one.call_id), *_asked(one)] for call, one in calls]
         if "tool_call_id" in plain:
@@ -168,7 +168,8 @@ class TurnWork:
             if isinstance(body, ev.Authorized):
                 key.append((self._name(body.call_id), body.ruling, body.rule))
             elif isinstance(body, ev.ApprovalResolved):
-                key.append((self._name(body.call_id), body.choice, body.approver, body.reason))
+                given = [None if one is None else one.hash for one in (body.arguments, body.answer)]
+                key.append((self._name(body.call_id), body.choice, body.approver, body.reason, *given))
             else:
                 continue
             words.append(summary(event))
