@@ -16,7 +16,7 @@ from tracklog.schemas.envelope import InboxEnvelope
 from tracklog.schemas.errors import AppendError, AppendRefused, AppendUnknown, LogQueueFull
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import InboxId, check_trajectory_id
+from tracklog.schemas.values import InboxId, Ref, check_trajectory_id
 
 __all__ = ["Poster", "append_once"]
 
@@ -35,9 +35,18 @@ class Poster:
         self._framing = framing
 
     async def post(
-        self, trajectory_id: str, body: InboxBody, *, inbox_id: InboxId, tenant: str = TENANT_DEFAULT
+        self,
+        trajectory_id: str,
+        body: InboxBody,
+        *,
+        inbox_id: InboxId,
+        tenant: str = TENANT_DEFAULT,
+        causes: tuple[Ref, ...] = (),
+        lamport: int = 0,
     ) -> Position:
         """Returns when the record is durable. The same `inbox_id` again is the same record: it is taken once.
+
+        `causes` are events that it follows from, `lamport` the largest Lamport time among them.
 
         Raises InvalidTrajectoryId, RecordTooLarge, TopicMissing, AppendRefused; and AppendUnknown when the log has
         not said within POST_S_MAX whether it has it: send it again.
@@ -47,7 +56,8 @@ class Poster:
             tenant=tenant,
             source=inbox_id.source,
             source_seq=inbox_id.seq,
-            lamport=0,
+            causes=causes,
+            lamport=lamport,
             recorded_at=self._clock.now_us(),
         )
         encoded = encode_record(envelope, body, self._framing)
