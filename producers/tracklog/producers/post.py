@@ -6,6 +6,7 @@ A record has its identity from who sends it, so it can be sent again as often as
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from tracklog.infra.clock import Clock
@@ -43,6 +44,7 @@ class Poster:
         tenant: str = TENANT_DEFAULT,
         causes: tuple[Ref, ...] = (),
         lamport: int = 0,
+        ext: Mapping[str, str] | None = None,
     ) -> Position:
         """Returns when the record is durable. The same `inbox_id` again is the same record: it is taken once.
 
@@ -59,6 +61,7 @@ class Poster:
             causes=causes,
             lamport=lamport,
             recorded_at=self._clock.now_us(),
+            ext=ext if ext is not None else {},
         )
         encoded = encode_record(envelope, body, self._framing)
         deadline_s = self._clock.monotonic_s() + POST_S_MAX
