@@ -87,9 +87,15 @@ class EventProducer:
         """What a barrier on this topic gives."""
         return self._level
 
-    async def prefetch(self, trajectory_ids: Iterable[str]) -> dict[str, State]:
-        """The accepted states of trajectories, by one scan for all; claims of them then need none."""
+    async def prefetch(self, trajectory_ids: Iterable[str], *, since: int | None = None) -> dict[str, State]:
+        """The accepted states of trajectories, by one scan for all; claims of them then need none.
+
+        `since`: an offset before which none of them has a record, as the caller has read in the log itself.
+        """
         ids = [check_trajectory_id(one) for one in trajectory_ids]
+        if since is not None:
+            for one in ids:
+                self._view.starts_at(one, since)
         return {one: track.state for one, track in (await self._view.refresh(ids)).items()} if ids else {}
 
     async def claim(

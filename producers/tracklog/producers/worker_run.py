@@ -94,7 +94,7 @@ class Runner:
 
         Whatever the agent does ends here; what raises is the log, and defects.
         """
-        state = (await self.producer.prefetch([trajectory_id]))[trajectory_id]
+        state = (await self.producer.prefetch([trajectory_id], since=kept.since))[trajectory_id]
         known = known_of(state, grace_us=self.grace_us)
         if known is None:
             kept.offer()
