@@ -9,9 +9,8 @@ from tests.support.working import Works, agent_of
 from tests.support.writing import read_accepted
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.memory import MemoryLog
-from tracklog.infra.log.memory_store import MemoryStore
+from tracklog.infra.log.memory_store import MemoryReader, MemoryStore
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Reader
 from tracklog.schemas.topics import Topics
 
 EVENTS = Topics().events
@@ -24,7 +23,7 @@ class WatchedLog(MemoryLog):
         super().__init__(store, now_ms=lambda: SystemClock().now_us() // 1000)
         self.read_from: list[tuple[int, int]] = []
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> Reader:
+    def reader(self, topic: str, starts: Mapping[int, int]) -> MemoryReader:
         if topic == EVENTS:
             self.read_from += starts.items()
         return super().reader(topic, starts)

@@ -87,15 +87,9 @@ class EventProducer:
         """What a barrier on this topic gives."""
         return self._level
 
-    async def prefetch(self, trajectory_ids: Iterable[str], *, since: int | None = None) -> dict[str, State]:
-        """The accepted states of trajectories, by one scan for all; claims of them then need none.
-
-        `since`: an offset before which none of them has a record, as the caller has read in the log itself.
-        """
+    async def prefetch(self, trajectory_ids: Iterable[str]) -> dict[str, State]:
+        """The accepted states of trajectories, by one scan for all; claims of them then need none."""
         ids = [check_trajectory_id(one) for one in trajectory_ids]
-        if since is not None:
-            for one in ids:
-                self._view.starts_at(one, since)
         return {one: track.state for one, track in (await self._view.refresh(ids)).items()} if ids else {}
 
     async def claim(
@@ -135,12 +129,18 @@ class EventProducer:
             ) from None
         return writer
 
-    async def history(self, trajectory_id: str, *, from_checkpoint: BlobStore | None = None) -> History:
+    async def history(
+        self, trajectory_id: str, *, from_checkpoint: BlobStore | None = None, since: int | None = None
+    ) -> History:
         """The accepted state and events, read to the present end. They are kept until `close_history`, so that
         whoever opens a trajectory reads the log once: history, claim, and history again.
 
         With the blob store of its checkpoints, events before the last one are left out when nothing rests on them.
+        `since`: an offset before which it has no record, as the caller has read in the log itself; it holds until the
+        trajectory is forgotten.
         """
+        if since is not None:
+            self._view.starts_at(check_trajectory_id(trajectory_id), since)
         track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
         await asyncio.to_thread(track.open, from_checkpoint)
         return History(track.state, track.history(), None if track.shortcut is None else track.shortcut.recall)
