@@ -89,5 +89,6 @@ def _setup(trajectory_id: str, events: Sequence[Event], agent: Agent, blobs: Blo
         driver=started.driver,
         sampling=versions.sampling,  # an agent does not say its own
         labels=started.labels,
+        budgets=started.budgets,
         code_version=started.code_version,
     )
