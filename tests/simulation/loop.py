@@ -18,6 +18,8 @@ from typing import Any, Final
 PROCESS: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("process")
 LATENCY_S: Final = 0.02
 """The longest way to the log and back, each."""
+CLOSES: Final = 8
+"""How often a coroutine that awaits while it is closed is told again."""
 
 
 class Stalled(Exception):
@@ -46,6 +48,7 @@ class Process:
     def kill(self) -> None:
         self.alive = False
         self.ready.clear()
+        self.loop.processes.remove(self)
 
 
 class SimTask(asyncio.Task[Any]):
@@ -130,7 +133,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Ends what is still there without running it."""
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            for _ in range(8):
+            for _ in range(CLOSES):
                 with suppress(RuntimeError, asyncio.InvalidStateError):
                     task.get_coro().close()  # type: ignore[union-attr]
                     break

@@ -97,7 +97,9 @@ class Truth:
         """An effect has landed."""
         call.effects += 1
         self._told(f"effect {call.effects} of {call.name}")
-        if call.intent.effect is not Effect.READONLY and call.effects > 1:
+        if call.intent.effect is Effect.READONLY:
+            return
+        if call.effects > 1:
             raise Violation(f"{call.name} has {call.effects} effects")
         if call.result in (ResultStatus.EXPIRED, ResultStatus.ERROR):
             raise Violation(f"{call.name} happened after its result said {call.result.value}")
@@ -121,6 +123,8 @@ class Truth:
         elif isinstance(body, ev.ToolResult):
             self._result(body)
         elif isinstance(body, ev.Escalated):
+            if self.calls[body.call_id].intent.effect is Effect.READONLY:
+                raise Violation(f"a person is asked about {body.call_id}, which has no effect")
             self.calls[body.call_id].escalated = True
             self.on_escalated(self.calls[body.call_id])
         elif isinstance(body, ev.CancelRequested):

@@ -30,7 +30,7 @@ from tracklog.schemas import inbox
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Choice, Place, ResultStatus, Settled
+from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Settled
 
 __all__ = ["Received", "Taking", "take_all"]
 
@@ -185,13 +185,16 @@ def _settled(state: State, one: Incoming, body: inbox.Settlement) -> tuple[ev.Ev
 
 
 def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> tuple[ev.EventBody, int | None]:
-    """What a dispatcher says, or whoever answers for a tool that said `pending`."""
+    """What a dispatcher says, or whoever answers for a tool that said `pending`.
+
+    Of a readonly call it does not matter whether it happened, so nobody is asked.
+    """
     call = state.calls.get(body.call_id)
     if call is None or call.status not in OPEN_INTENT or call.place is not Place.DISPATCH:
         return _refusal(one, f"call {body.call_id} is not open where calls are dispatched (any more)"), None
     if call.hash != body.intent_hash:
         return _refusal(one, f"it answers another intent than the one of call {body.call_id}"), None
-    if body.status is ResultStatus.UNKNOWN:
+    if body.status is ResultStatus.UNKNOWN and call.effect is not Effect.READONLY:
         if call.status is CallStatus.ESCALATED:
             return _refusal(one, f"a person is asked about call {body.call_id} already"), None
         tried = body.output.text[:TEXT_FIELD_CHARS_MAX]

@@ -185,7 +185,7 @@ class Attempting:
         again = self._won != step.slot
         if again and self._sends:
             await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
-        if not await self._desk.is_open(self._call):  # [K03]
+        if not await self._desk.is_open(self._call) and not (self._call.open and self._rests_on_its_key):  # [K03]
             return self._call.open
         readonly = self._call.intent.effect is Effect.READONLY
         self._won, self._sends = None, self._sends + (1 if again and not readonly else 0)
@@ -200,6 +200,11 @@ class Attempting:
             return await self._end(step.slot, ran, Settled.REISSUED if again and not readonly else Settled.DIRECT)
         self._tried.append(f"sent: {ran.status.value}")
         return True
+
+    @property
+    def _rests_on_its_key(self) -> bool:
+        """Others may have sent it already, so it cannot be expired: a cancel waits for what sending it again tells."""
+        return self._call.intent.effect is Effect.IDEMPOTENT
 
     async def _send(self, step: Step) -> Ran:
         """The one place where a tool is set going; the deadline is looked at last."""

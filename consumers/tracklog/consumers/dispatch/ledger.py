@@ -70,8 +70,13 @@ class Ledger:
             del self._settled[next(iter(self._settled))]
 
     async def row(self, partition: int, intent_hash: bytes) -> Row:
-        """Read to the present end. Raises LogUnavailable, also for a partition that is not owned any more."""
+        """Read to the present end. Raises LogUnavailable, also for a partition that is not owned any more.
+
+        Of a call that has its result nothing is kept but that it is done.
+        """
         await self._refresh(partition)
+        if intent_hash in self._settled:
+            return _OVER
         return self._rows.get(partition, {}).get(intent_hash, EMPTY)
 
     async def enter(self, partition: int, envelope: LedgerEnvelope, body: LedgerBody) -> Row:
@@ -97,6 +102,12 @@ class Ledger:
             row = await self.row(partition, envelope.intent_hash)
             if _decided(row, envelope.slot, body):
                 return row
+            if self._clock.monotonic_s() > deadline_s:
+                raise LogUnavailable(
+                    f"the ledger has not said within {ENTER_S_MAX:g} s who holds slot {envelope.slot} of call "
+                    f"{envelope.call_id!r} in trajectory {envelope.trajectory_id!r}"
+                )
+            await asyncio.sleep(AGAIN_S)
 
     async def close(self) -> None:
         async with self._reading:
@@ -156,6 +167,8 @@ class Ledger:
         intent_hash = read.envelope.intent_hash
         if intent_hash not in self._settled:
             rows[intent_hash] = entered(rows.get(intent_hash, EMPTY), read, record.timestamp_ms)
+
+_OVER: Final = Row(done=True)
 
 
 def _decided(row: Row, slot: int, body: LedgerBody) -> bool:
