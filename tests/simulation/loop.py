@@ -74,7 +74,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Set by a read that found nothing: how long it would have waited."""
         self._steps_max = steps_max
         self._now_s = 0.0
-        self._ready = self  # type: ignore[assignment]
+        self._ready = self
         self._runnable: list[Process] = []
         self._tasks: list[SimTask] = []
         self._serial = 0
@@ -107,7 +107,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def clear(self) -> None:
         """As the base class clears its queue when it is closed."""
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         """A request to the log: made and answered some time later, by a process that may be frozen meanwhile."""
         answer = self.create_future()
         process = PROCESS.get()
@@ -135,7 +135,7 @@ class SimLoop(asyncio.BaseEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             for _ in range(CLOSES):
                 with suppress(RuntimeError, asyncio.InvalidStateError):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
                     break
         self._tasks.clear()
         self._scheduled.clear()  # type: ignore[attr-defined]

@@ -97,6 +97,9 @@ class _Run:
         writer = await self._producer.claim(self._name, owner="owner", driver=Driver.LIBRARY)
         events = (await self._producer.history(self._name)).events
         self._pen = WriterPen(writer)
+        if writer.state.ended:  # by another start of its owner, before this claim
+            await self._pen.release()
+            return True
         mailbox = LogMailbox(self._log, TOPICS.inbox, self._name, clock=self._process)
         self._taking = Taking(self._pen, mailbox, self._process)
         record = SimpleNamespace(

@@ -74,8 +74,9 @@ class Run:
         loop.world.context.run(self._begin)
         try:
             loop.run_until_complete(loop.world.context.run(loop.create_task, self._watch()))
-        except (Violation, Stalled) as found:
-            violation = f"{found}" if isinstance(found, Violation) else f"{found}: {self.truth.left()}"
+        except Exception as found:  # noqa: BLE001 - whatever ends a process is shown as what goes wrong
+            said = f"{found}" if isinstance(found, Violation | Stalled) else f"{type(found).__name__}: {found}"
+            violation = f"{said}: {self.truth.left()}" if isinstance(found, Stalled) else said
             self.told(f"WRONG: {violation}")
         finally:
             ended = Ended(violation, tuple(self.trace), loop.steps, loop.time())
@@ -146,7 +147,7 @@ class Run:
             blobs=cast(Any, None),
             clock=process,
             entropy=self._entropy,
-            name=name,
+            name="d" if self.scenario.one_name else name,
             settings=DispatchSettings(grace_s=GRACE_S),
             loop_settings=LoopSettings(),
             told=self._complained(process),

@@ -12,8 +12,8 @@ from tests.simulation.log import APPEND_FAULTS
 TOOLS: Final = ("readonly", "idempotent", "idempotent_probed", "probe", "opaque")
 SEND_FAULTS: Final = ("lost", "late", "answer lost", "unknown", "refused")
 """Never there; there late; done without an answer; done and in doubt at once; refused without an effect."""
-STEPS: Final = 1200
-"""Faults of processes come at one of so many first steps."""
+STEPS: Final = 700
+"""Faults of processes come at one of so many first steps, most of them early: there the work is done."""
 
 
 class Fault(NamedTuple):
@@ -27,7 +27,10 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """`work`: for each trajectory its turns, each the tools that it calls side by side. `cancels`: (trajectory, s)."""
+    """`work`: for each trajectory its turns, each the tools that it calls side by side. `cancels`: (trajectory, s).
+
+    `one_name`: all dispatchers are called the same, as in containers that are. `person`: somebody settles escalations.
+    """
 
     seed: int
     work: tuple[tuple[tuple[str, ...], ...], ...]
@@ -37,6 +40,7 @@ class Scenario:
     sends: tuple[tuple[int, str], ...]
     cancels: tuple[tuple[int, float], ...]
     person: bool
+    one_name: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Scenario:
@@ -51,9 +55,9 @@ class Scenario:
         dispatchers = chance.choice((2, 2, 3))
         names = [f"d{n}" for n in range(dispatchers)]
         owners = [f"t{n}" for n in range(len(work))]
-        faults = [_fault(chance, names, owners) for _ in range(chance.choice((0, 1, 2, 3, 4, 6)))]
+        faults = [_fault(chance, names, owners) for _ in range(chance.choice((0, 1, 2, 3, 4, 6, 8)))]
         if chance.random() < 0.3:
-            faults.append(Fault(chance.randrange(STEPS), "gone", names[0], 0.0))
+            faults.append(Fault(_step(chance), "gone", names[0], 0.0))
         return cls(
             seed,
             work,
@@ -63,6 +67,7 @@ class Scenario:
             _numbered(chance, chance.choice((0, 1, 2, 4)), 8, SEND_FAULTS),
             tuple((n, chance.uniform(0.0, 2.0)) for n in range(len(work)) if chance.random() < 0.3),
             chance.random() < 0.7,
+            chance.random() < 0.3,
         )
 
     def smaller(self) -> Iterator[Scenario]:
@@ -96,8 +101,12 @@ class Scenario:
 def _fault(chance: random.Random, dispatchers: list[str], owners: list[str]) -> Fault:
     target = chance.choice(dispatchers) if chance.random() < 0.75 else chance.choice(owners)
     what = chance.choice(("kill", "freeze", "freeze", "replace", "move"))
-    seconds = chance.choice((0.5, 5.0, 20.0, 40.0, 100.0)) * chance.uniform(0.5, 1.5)
-    return Fault(chance.randrange(STEPS), what, target, seconds)
+    seconds = chance.choice((0.5, 2.0, 8.0, 40.0, 100.0)) * chance.uniform(0.5, 1.5)
+    return Fault(_step(chance), what, target, seconds)
+
+
+def _step(chance: random.Random) -> int:
+    return int(STEPS * chance.random() ** 1.7)
 
 
 def _numbered(chance: random.Random, count: int, among: int, kinds: tuple[str, ...]) -> tuple[tuple[int, str], ...]:

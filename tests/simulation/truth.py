@@ -177,5 +177,5 @@ class Truth:
 
 def _of(body: object) -> str:
     call_id = getattr(body, "call_id", "")
-    status = getattr(body, "status", "")
-    return f" {call_id}{f' {status.value}' if status else ''}" if call_id else ""
+    status = f" {body.status.value}" if isinstance(body, ev.ToolResult) else ""
+    return f" {call_id}{status}" if call_id else ""

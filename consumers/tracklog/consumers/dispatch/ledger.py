@@ -168,6 +168,7 @@ class Ledger:
         if intent_hash not in self._settled:
             rows[intent_hash] = entered(rows.get(intent_hash, EMPTY), read, record.timestamp_ms)
 
+
 _OVER: Final = Row(done=True)
 
 

@@ -1,0 +1,32 @@
+"""The smallest scenario that still goes wrong in some way, by leaving out one thing after the other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.run import Ended, run
+from tests.simulation.scenario import Scenario
+
+RUNS_MAX: Final = 300
+
+
+def shrink(scenario: Scenario) -> tuple[Scenario, Ended]:
+    """(the smallest that was found, how it ended). At most RUNS_MAX runs."""
+    ended, runs, smaller = run(scenario), 1, True
+    while smaller:
+        smaller = False
+        for one in scenario.smaller():
+            tried, runs = run(one), runs + 1
+            if tried.violation:
+                scenario, ended, smaller = one, tried, True
+                break
+            if runs >= RUNS_MAX:
+                return scenario, ended
+    return scenario, ended
+
+
+def shown(scenario: Scenario, ended: Ended, lines: int = 60) -> str:
+    """For people: what goes wrong, the scenario, and the last lines of its trace."""
+    last = ended.trace[-lines:]
+    left_out = f"... {len(ended.trace) - lines} lines before\n" if len(ended.trace) > lines else ""
+    return f"{ended.violation}\n{scenario}\n{left_out}" + "\n".join(last)
