@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tracklog.consumers.listing import SAMPLE, listed
+from tracklog.consumers.listing import SAMPLE, Listed, listed
 from tracklog.consumers.read import Reader
 from tracklog.consumers.read_filter import Filter
 from tracklog.consumers.where import Where
@@ -16,7 +16,7 @@ from tracklog.infra.settings import Settings
 from tracklog.producers.client import Client
 from tracklog.schemas.errors import InputError, TracklogError
 
-__all__ = ["Asked", "ask_all", "chosen", "opened_client"]
+__all__ = ["Asked", "ask_all", "chosen", "matching", "opened_client"]
 
 
 class Asked(NamedTuple):
@@ -51,12 +51,14 @@ def chosen(settings: Settings, ids: list[str], where: str | None, most: int) -> 
         raise InputError("nothing says which trajectories", hint="give ids, or --where with a condition, not both")
     if where is None:
         return ids
+    return [row["trajectory_id"] for row in matching(settings, where, most).rows if row["driver"] == "worker"]
+
+
+def matching(settings: Settings, where: str, most: int) -> Listed:
+    """At most so many trajectories that match a condition; `next` is None when there are no more."""
     condition = Where(where, SAMPLE)
     with opened_views(settings) as (_, client):
-        rows: list[dict[str, Any]] = listed(
-            Reader(client, prefix=settings.prefix), Filter(), condition, cursor=None, limit=most
-        ).rows
-    return [row["trajectory_id"] for row in rows if row["driver"] == "worker"]
+        return listed(Reader(client, prefix=settings.prefix), Filter(), condition, cursor=None, limit=most)
 
 
 async def ask_all(ids: list[str], ask: Callable[[str], Awaitable[None]]) -> Asked:

@@ -9,12 +9,9 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, fork_id
-from tracklog.consumers.listing import SAMPLE, listed
-from tracklog.consumers.read import Reader
-from tracklog.consumers.read_filter import Filter
 from tracklog.consumers.summary import one_line
-from tracklog.consumers.where import Where
-from tracklog.consumers.wiring import check_writable, opened_log, opened_views
+from tracklog.consumers.tasking import matching
+from tracklog.consumers.wiring import check_writable, opened_log
 from tracklog.producers.agents import load_agent
 from tracklog.schemas.errors import InputError
 
@@ -68,9 +65,7 @@ def fork(
 
 
 def _found(run: Run, where: str, most: int) -> list[str]:
-    condition = Where(where, SAMPLE)
-    with opened_views(run.settings) as (_, client):
-        page = listed(Reader(client, prefix=run.settings.prefix), Filter(), condition, cursor=None, limit=most)
+    page = matching(run.settings, where, most)
     if page.next is not None:
         run.out.note(f"more than {most} fit; --max takes more")
     return [row["trajectory_id"] for row in page.rows]
