@@ -12,9 +12,10 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from scripts.page import write_or_check
-from tracklog.infra import settings_sections
+from tracklog.infra import settings_roles, settings_sections
 from tracklog.infra.settings import env_name
-from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Section, Settings
+from tracklog.infra.settings_base import Section
+from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 KINDS = {"bool": "true or false", "str": "text", "int": "whole number", "float": "number"}
@@ -82,7 +83,7 @@ def _fixed_options() -> Iterator[str]:
 
 def _field_docs(section: type[Section]) -> dict[str, str]:
     """The string under each field, as one paragraph."""
-    (node,) = (node for node in _module().body if isinstance(node, ast.ClassDef) and node.name == section.__name__)
+    (node,) = (node for node in classes() if node.name == section.__name__)
     docs = {}
     for field, text in zip(node.body, node.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
@@ -90,8 +91,10 @@ def _field_docs(section: type[Section]) -> dict[str, str]:
     return docs
 
 
-def _module() -> ast.Module:
-    return ast.parse(inspect.getsource(settings_sections))
+def classes() -> list[ast.ClassDef]:
+    """The source of every group of settings."""
+    bodies = (ast.parse(inspect.getsource(module)).body for module in (settings_sections, settings_roles))
+    return [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
 
 
 def _env(name: str) -> str:

@@ -121,6 +121,16 @@ def test_a_reply_is_taken_from_a_file(tracklog: Tracklog, tmp_path: Path) -> Non
     assert result.stdout.rstrip().endswith(": No.")
 
 
+def test_a_policy_is_taken_from_a_file_and_recorded(tracklog: Tracklog, tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text('default = "deny"\n')
+    line = ("trip", "--agent", "forked_agent:agent", "--allow", "book", "--id", "strict")
+    tracklog(*line, "--set", "policy=policy.toml")
+    assert made() == ["train"]
+    (tmp_path / "policy.toml").write_text('default = "allow"\n')
+    assert "began otherwise: policy" in tracklog(*line, "--set", "policy=policy.toml", exit_code=1).stderr
+    tracklog("trajectory", "strict", "--agent", "forked_agent:agent", command="replay")
+
+
 def test_all_that_a_condition_fits_are_forked_or_only_named(tracklog: Tracklog) -> None:
     line = ("--where", 'agent == "traveller"', "--turn", 2, "--agent", "forked_agent:agent", "--json")
     named = forks(tracklog(*line, "--dry-run"))

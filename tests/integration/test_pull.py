@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.integration.test_session_checkpoint import NOTES, settings
 from tests.integration.test_session_fork import FORK, Other, origin_of, replayed, run_fork
 from tests.support.chains import append_all, run_of
 from tests.support.ledger import Ledger, ledger
@@ -28,7 +30,7 @@ from tracklog.producers.post import Poster
 from tracklog.schemas.codec import encode_record
 from tracklog.schemas.envelope import LedgerEnvelope
 from tracklog.schemas.errors import InputError
-from tracklog.schemas.events import ModelReplied
+from tracklog.schemas.events import CheckpointTaken, ModelReplied
 from tracklog.schemas.inbox import Message
 from tracklog.schemas.ledger import Attempt
 from tracklog.schemas.topics import Topics
@@ -36,6 +38,13 @@ from tracklog.schemas.values import Body, InboxId, Role
 
 TOPICS = Topics()
 LONG = "x" * 100_000
+
+
+def notes_script() -> ScriptedModel:
+    """Writes as NOTES says; nothing but the workspace is touched."""
+    return ScriptedModel(
+        asks(("c1", "write")), asks(("c2", "write"), ("c3", "write")), asks(("c6", "write")), says("done")
+    )
 
 
 @pytest.fixture
@@ -59,6 +68,22 @@ def opened(path: Path) -> Iterator[Log]:
 def pulled(world: World, target: Log, path: Path, trajectory_id: str = TRAJECTORY) -> Pulled:
     stores = (world.blobs, open_blobs(str(path / "blobs")))
     return pull(world.new_log(), target, TOPICS, trajectory_id, blobs=stores, progress=silent)
+
+
+def only_what_was_pulled(path: Path, *trajectory_ids: str) -> World:
+    """A world without the one that was pulled from."""
+    alone = World("", open_blobs(str(path / "blobs")))
+    with opened(path) as target:
+        for one in trajectory_ids:
+            bring(target, alone, one)
+    return alone
+
+
+def bring(source: Log, world: World, trajectory_id: str) -> None:
+    """By hand, and the events alone."""
+    log = world.new_log()
+    for record in records_of(source, TOPICS.events, trajectory_id):
+        append_and_wait(log, TOPICS.events, trajectory_id.encode(), record.value or b"", record.headers, timeout_s=5)
 
 
 def keys(log: Log) -> dict[str, set[bytes | None]]:
@@ -112,15 +137,7 @@ async def test_a_fork_comes_with_its_origin_and_can_be_worked_with_alone(
         mine = {TRAJECTORY.encode(), FORK.encode()}
         assert keys(target) == {"events": mine, "inbox": mine, "attempts": mine, "quarantine": set()}
         assert {one: read_accepted(target, one) for one in before} == before
-    alone = new_world("")
-    alone.blobs = open_blobs(str(tmp_path / "blobs"))
-    with opened(tmp_path) as target:
-        for one in before:
-            topic_records = list(records_of(target, TOPICS.events, one))
-            for record in topic_records:
-                append_and_wait(
-                    alone.new_log(), TOPICS.events, one.encode(), record.value or b"", record.headers, timeout_s=5
-                )
+    alone = only_what_was_pulled(tmp_path, TRAJECTORY, FORK)
     assert (await replayed(alone, alone.setup(Other()))).clean
 
 
@@ -131,10 +148,10 @@ async def test_pulled_again_only_what_is_new_is_added(tmp_path: Path) -> None:
     world.die_at_point = None
     with opened(tmp_path) as target:
         first = pulled(world, target, tmp_path)
-        assert (first.records_held, first.blobs_held) == (0, 0)
+        assert (first.records_held, first.blobs.held) == (0, 0)
         again = pulled(world, target, tmp_path)
-        assert (again.records_new, again.blobs_new) == (0, 0)
-        assert (again.records_held, again.blobs_held) == (first.records_new, first.blobs_new)
+        assert (again.records_new, again.blobs.new) == (0, 0)
+        assert (again.records_held, again.blobs.held) == (first.records_new, first.blobs.new)
 
         await world.run(model)
         await said(world, "thanks", 0)
@@ -142,8 +159,29 @@ async def test_pulled_again_only_what_is_new_is_added(tmp_path: Path) -> None:
 
         assert more.records_held == first.records_new
         assert more.records_new > 1
-        assert more.blobs_new == 2, "the long reply, and the result that it is"
+        assert more.blobs.new == 2, "the long reply, and the result that it is"
         assert read_accepted(target, TRAJECTORY) == world.events()
+
+
+async def test_a_checkpoint_comes_with_its_files_and_memory(tmp_path: Path) -> None:
+    """Given a run killed in its last turn, its store and its machine lost, when resumed from what was pulled."""
+    world, model = World("", open_blobs(str(tmp_path / "lost"))), notes_script()
+    world.from_checkpoint = True
+    world.die_at_append = 24
+    assert await world.crash(model, **settings(world, tmp_path / "one"))
+    with opened(tmp_path) as target:
+        assert pulled(world, target, tmp_path).whole
+    shutil.rmtree(tmp_path / "lost")
+    shutil.rmtree(tmp_path / "one")
+
+    alone = only_what_was_pulled(tmp_path, TRAJECTORY)
+    alone.from_checkpoint = True
+    before = len(alone.bodies(CheckpointTaken))
+    assert before >= 2
+    await alone.run(model, **settings(alone, tmp_path / "two"))
+
+    assert alone.notes == ()
+    assert (tmp_path / "two" / "notes").read_text() == NOTES
 
 
 async def test_a_pull_that_was_interrupted_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,13 +222,13 @@ async def test_a_blob_that_is_missing_or_altered_is_named_and_the_rest_is_brough
     with opened(tmp_path / "there") as target:
         found = pulled(world, target, tmp_path / "there")
 
-        assert {(one.hash, one.named_by) for one in found.lost} == {
+        assert {(one.hash, one.named_by) for one in found.blobs.lost} == {
             (prompt, f"{TRAJECTORY}, event 1 (TaskStarted)"),
             (reply, f"{TRAJECTORY}, event 4 (ModelReplied)"),
         }
         assert not found.whole
         assert read_accepted(target, TRAJECTORY) == world.events()
-        assert found.blobs_new == 2, "the tools and the result"
+        assert found.blobs.new == 2, "the tools and the result"
 
 
 def test_a_faulty_trajectory_is_brought_as_it_is_and_said_to_be(tmp_path: Path) -> None:
@@ -232,10 +270,7 @@ async def test_what_is_not_there_is_named(service: tuple[Ledger, str], tmp_path:
     world = await origin_of(service[1])
     await run_fork(world, Other())
     orphaned = new_world("")
-    for record in records_of(world.new_log(), TOPICS.events, FORK):
-        append_and_wait(
-            orphaned.new_log(), TOPICS.events, FORK.encode(), record.value or b"", record.headers, timeout_s=5
-        )
+    bring(world.new_log(), orphaned, FORK)
     with opened(tmp_path) as target:
         with pytest.raises(InputError, match="no trajectory 'nobody'"):
             pulled(world, target, tmp_path, "nobody")

@@ -81,4 +81,8 @@ def test_one_of_many_runs_is_brought_from_kafka_and_needs_it_no_more(
     assert record_here in [json.loads(line) for line in shipped_file(AIRLINE).splitlines()]
     assert "clean" in tracklog(*here, "replay", "trajectory", "trip", "--agent", agent).stdout
     assert "small was told" in tracklog(*here, "fork", "trip", "--turn", 2, "--agent", agent).stdout
+    (fork,) = json.loads(tracklog(*here, "fork", "trip", "--turn", 2, "--agent", agent, "--json").stdout)["forks"]
+    assert "are the same" in tracklog(*here, "diff", "trip", fork["trajectory_id"]).stdout
+    for trajectory_id in (FOUND, fork["trajectory_id"]):
+        assert json.loads(tracklog(*here, "at", trajectory_id, "--json").stdout)["context"]["as_recorded"]
     assert "nothing new" in tracklog(*there, "pull", "trip", "--to", "sqlite:here/log.db").stdout

@@ -17,6 +17,7 @@ from tracklog.producers.fork import Changes, forked
 from tracklog.producers.lineage import read_inherited
 from tracklog.producers.opening import opened
 from tracklog.producers.policy import ALLOW, Decision, Situation, deny
+from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.replay import Report, replay
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
@@ -246,6 +247,28 @@ async def test_another_policy_rules_from_the_fork_on(service: tuple[Ledger, str]
     assert rulings == {"c3": "no reading", "c4": "sandboxed: given as recorded"}
     assert (await replayed(world, world.setup(model, policy=policy))).clean
     assert "c3" in str((await replayed(world, world.setup(model))).divergence)
+
+
+async def test_a_policy_file_is_recorded_with_the_fork_and_holds_when_it_is_opened_again(
+    service: tuple[Ledger, str],
+) -> None:
+    """Given a fork by a file, killed after each ruling; whoever opens it next knows nothing of the file."""
+    _, url = service
+    text = 'default = "allow"\n[[rules]]\nname = "no reading"\nwhen = "effect == \'readonly\'"\nthen = "deny"\n'
+    rules = PolicyFile(text.encode(), "policy.toml")
+    for at in range(3, APPENDS, 3):
+        world, model = await origin_of(url), Named("old")
+        world.die_at_append = at
+        await world.until_dead(run_fork(world, model, changes=Changes(policy=rules)))
+        world.die_at_append = None
+
+        await resume(world, world.setup(Named("old")))
+
+        rulings = {body.call_id: (body.rule, body.policy_version) for body in bodies(world, Authorized)}
+        assert rulings["c3"] == ("no reading", rules.version)
+        assert (await replayed(world, world.setup(model))).clean
+    with pytest.raises(InputError, match="began otherwise: policy"):
+        await run_fork(world, model, changes=Changes(policy=PolicyFile(b'default = "allow"', "other")))
 
 
 @pytest.mark.parametrize("turn", [1, 2, 3])

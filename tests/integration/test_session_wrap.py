@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import openai
@@ -16,8 +16,9 @@ from tests.support.sessions import TRAJECTORY, Program, World, new_world
 from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
-from tracklog.schemas.errors import InputError, ModelMalformed, SessionMisused
-from tracklog.schemas.events import ModelReplied
+from tracklog.producers.versions import Drift
+from tracklog.schemas.errors import DriftRefused, InputError, ModelMalformed, SessionMisused
+from tracklog.schemas.events import ContextBuilt, ModelReplied
 
 TOOLS: Any = [{"type": "function", "function": {"name": "idempotent", "parameters": {"type": "object"}}}]
 SCRIPT = (asks_for("c1", "idempotent", what="it"), says("it is booked"))
@@ -29,16 +30,18 @@ def counted() -> Iterator[tuple[Ledger, World]]:
         yield effects, new_world(url)
 
 
-def loop(world: World, url: str, *, tools: Any = TOOLS, stream: bool = False, **options: Any) -> Program:
+def loop(
+    world: World, url: str, *, stream: bool = False, on_token: Callable[[str], None] | None = None, **other: Any
+) -> Program:
     """A plain SDK loop."""
 
     async def program(session: Session) -> None:
-        client = session.wrap(openai.AsyncOpenAI(base_url=url, api_key="none"), backoff_s=0.0, **options)
+        client = session.wrap(openai.AsyncOpenAI(base_url=url, api_key="none"), backoff_s=0.0, on_token=on_token)
         (tool,) = (one for one in world.tools() if one.name == "idempotent")
         book = session.bind(tool)
         messages: list[Any] = [{"role": "user", "content": "book it"}]
         while True:
-            asked = {"model": "m", "messages": messages, "tools": tools, "temperature": 0.5}
+            asked = {"model": "m", "messages": messages, "tools": TOOLS, "temperature": 0.5, **other}
             message = await (streamed if stream else whole)(client, asked)
             messages.append(message)
             if not message.get("tool_calls"):
@@ -66,10 +69,10 @@ async def streamed(client: openai.AsyncOpenAI, asked: dict[str, Any]) -> dict[st
     return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
 
 
-async def run(world: World, program: Program) -> None:
+async def run(world: World, program: Program, **changes: Any) -> None:
     async with (
         world.process() as (log, producer),
-        opened(producer, TRAJECTORY, log=log, setup=world.setup(None)) as session,
+        opened(producer, TRAJECTORY, log=log, setup=world.setup(None, **changes)) as session,
     ):
         await program(session)
 
@@ -95,13 +98,40 @@ async def test_a_loop_killed_after_every_append_asks_for_no_recorded_reply_again
     assert len(endpoint.bodies) == asked
 
 
-async def test_other_tools_than_recorded_are_another_context(counted: tuple[Ledger, World]) -> None:
-    _, world = counted
+OTHER_TOOLS: Any = [{**TOOLS[0], "function": {**TOOLS[0]["function"], "description": "Books it."}}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [({"tools": OTHER_TOOLS}, "tools"), ({"model": "n"}, "model"), ({"temperature": 0.7}, "sampling")],
+)
+async def test_a_run_that_is_asked_for_otherwise_now_goes_on_as_its_drift_says(
+    counted: tuple[Ledger, World], asked: dict[str, Any], what: str
+) -> None:
+    effects, world = counted
     with openai_server(*SCRIPT) as endpoint:
-        await run(world, loop(world, endpoint.url))
-        report = await replay(world.events(), loop(world, endpoint.url, tools=[]), setup=world.setup(None))
-    assert report.divergence is not None
-    assert report.divergence.turn == 1
+        now = loop(world, endpoint.url, **asked)
+        world.die_at_append = 6  # behind the first reply
+        assert await world.until_dead(run(world, loop(world, endpoint.url)))
+        world.die_at_append = None
+        for drift in (Drift.REFUSE, Drift.PIN):
+            with pytest.raises(DriftRefused, match=f"another {what}"):
+                await run(world, now, drift=drift)
+        assert len(endpoint.bodies) == 1
+
+        await run(world, now)
+
+        assert effects.made == {"c1": 1}
+        assert len(endpoint.bodies) == 2
+        first, second = (event.envelope.ext for event in world.events() if isinstance(event.body, ContextBuilt))
+        assert json.loads(first["asked"]) == {"model": "m", "sampling": {"temperature": 0.5}}
+        assert first != second
+        for program in (loop(world, endpoint.url), now):
+            report = await replay(world.events(), program, setup=world.setup(None))
+            assert report.divergence is not None
+            assert f"another {what}" in report.divergence.asked
+        pinned = await replay(world.events(), now, setup=world.setup(None, drift=Drift.PIN))
+        assert pinned.clean
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "cut"])

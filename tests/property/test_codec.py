@@ -28,6 +28,7 @@ from tracklog.schemas.codec import (
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.events import EventBody
+from tracklog.schemas.skim import skim
 from tracklog.schemas.stamp import Stamp, avro_long, envelope_bytes, trajectory_prefix
 
 REGISTERED = confluent({name: number for number, name in enumerate(KIND_OF)})
@@ -66,6 +67,19 @@ def test_a_hand_written_envelope_is_what_avro_makes_of_the_schema(envelope: Enve
     expected = BytesIO()
     fastavro.schemaless_writer(expected, catalog.parsed_envelope(Kind.EVENTS), envelope.model_dump())
     assert written == expected.getvalue()
+
+
+@settings(max_examples=200)
+@given(envelopes(Kind.EVENTS), bodies(Kind.EVENTS))
+def test_a_skimmed_envelope_says_what_a_decoded_one_says(envelope: Envelope, body: EventBody) -> None:
+    stamp = stamp_of(envelope)
+    data = payload(encode_event(stamp, body))
+
+    found = skim(data, stamp.prefix)
+
+    assert found == (envelope.seq, envelope.epoch, envelope.prev_hash, envelope.inbox_id is not None)
+    assert skim(data, trajectory_prefix(envelope.trajectory_id + "x", envelope.tenant)) is None
+    assert skim(data[: len(stamp.prefix) + 20], stamp.prefix) is None
 
 
 @given(st.integers(0, 2**63 - 1))

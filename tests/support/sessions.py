@@ -13,7 +13,7 @@ from tests.support.ledger import effects_of, make_effect
 from tests.support.memory_logs import make_topics
 from tests.support.writing import read_accepted
 from tracklog.infra.blobs import BlobStore, open_blobs
-from tracklog.infra.clock import ManualClock, SystemClock, SystemEntropy
+from tracklog.infra.clock import Clock, ManualClock, SystemClock, SystemEntropy
 from tracklog.infra.log.memory import Fault, Faults, MemoryLog
 from tracklog.infra.log.memory_store import MemoryStore
 from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of
@@ -74,6 +74,7 @@ class World:
     def __init__(self, ledger_url: str, blobs: BlobStore) -> None:
         self.store = MemoryStore()
         self.clock = ManualClock()
+        self.log_clock: Clock = self.clock
         self.ledger_url = ledger_url
         self.blobs = blobs
         self.die_at_append: int | None = None
@@ -89,7 +90,7 @@ class World:
         make_topics(self.new_log(), "tracklog", 2)
 
     def new_log(self) -> MemoryLog:
-        return MemoryLog(self.store, now_ms=lambda: self.clock.now_us() // 1000)
+        return MemoryLog(self.store, now_ms=lambda: self.log_clock.now_us() // 1000)
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[tuple[MemoryLog, EventProducer]]:

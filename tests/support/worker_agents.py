@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 from tests.support.ledger import make_effect
 from tests.support.sessions import ScriptedModel, asks, says
-from tracklog.producers.tools import CallContext, ToolSet, tool
+from tracklog.infra.clock import SystemClock
+from tracklog.producers.tools import CallContext, Tool, ToolSet, tool
 from tracklog.producers.turn import Agent
 
 CALLS = 6
 PAUSE_S = 0.15
+SET_BACK_US = 3_600 * 1_000_000
 
 
-def traveller() -> Agent:
+def booking() -> Tool:
     url = os.environ["LEDGER_URL"]
 
     @tool(effect="idempotent", timeout_s=10, key_ttl_s=86_400)
@@ -29,5 +32,26 @@ def traveller() -> Agent:
         threading.Event().wait(PAUSE_S)
         return receipt
 
+    return book
+
+
+def traveller() -> Agent:
     replies = [asks((f"c{n}", "book"), arguments=f'{{"what":"part {n}"}}') for n in range(CALLS)]
-    return Agent("traveller", ScriptedModel(*replies, says("done")), ToolSet.of(book))
+    return Agent("traveller", ScriptedModel(*replies, says("done")), ToolSet.of(booking()))
+
+
+def set_back() -> Agent:
+    """The traveller, whose second call sets the wall clock of its process back by an hour."""
+
+    @tool(effect="readonly")
+    def jump() -> str:
+        _set_back()
+        return "an hour ago"
+
+    replies = [asks((f"c{n}", "book"), arguments=f'{{"what":"part {n}"}}') for n in range(CALLS)]
+    replies[1:1] = [asks(("jump", "jump"), arguments="{}")]
+    return Agent("traveller", ScriptedModel(*replies, says("done")), ToolSet.of(booking(), jump))
+
+
+def _set_back() -> None:
+    SystemClock.now_us = lambda self: time.time_ns() // 1000 - SET_BACK_US  # type: ignore[method-assign]

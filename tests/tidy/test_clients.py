@@ -21,7 +21,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("tracklog.consumers.export*",),
     "openai": ("tracklog.producers.model_openai", "tracklog.producers.wrapped_openai"),
     "anthropic": ("tracklog.producers.model_anthropic", "tracklog.producers.wrapped_anthropic"),
-    "httpx2": ("tracklog.producers.wrapped_openai",),
+    "httpx2": ("tracklog.producers.wrapped",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,14 +18,16 @@ from tracklog.producers.bodies import whole_text
 from tracklog.producers.fork import Changes, forked
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.models import Model
+from tracklog.producers.policy_file import load_policy
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
+from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import InputError, TracklogError
 
 __all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id"]
 
-CHANGES: Final = ("model", "prompt", "reply")
+CHANGES: Final = ("model", "prompt", "policy", "reply")
 """What can be changed, by name."""
 ID_HEX: Final = 8
 
@@ -36,6 +39,8 @@ class Asked(NamedTuple):
     words: Mapping[str, str]
     changes: Changes
     allow: tuple[str, ...]
+    drift: Drift | None = None
+    """For a fork that was begun and left with other versions."""
 
 
 class Forked(NamedTuple):
@@ -48,13 +53,15 @@ class Forked(NamedTuple):
 
 
 def changes_of(words: Mapping[str, str], agent: Agent) -> tuple[Mapping[str, str], Changes]:
-    """(the changes with the texts of files, the changes) from `model=NAME`, `prompt=FILE`, `reply=FILE`.
+    """(the changes with the texts of files, the changes) from `model=NAME`, `prompt=FILE`, `policy=FILE`,
+    `reply=FILE`.
 
     Raises InputError for a file that cannot be read, and for a model that the agent's cannot be changed to.
     """
     texts = {name: value if name == "model" else _text(value) for name, value in words.items()}
     model = _model(agent, texts["model"]) if "model" in texts else None
-    return texts, Changes(model=model, prompt=texts.get("prompt"), reply=texts.get("reply"))
+    policy = load_policy(Path(words["policy"])) if "policy" in words else None
+    return texts, Changes(model=model, prompt=texts.get("prompt"), policy=policy, reply=texts.get("reply"))
 
 
 def fork_id(origin: str, asked: Asked) -> str:
@@ -86,7 +93,7 @@ async def _one(
 ) -> Forked:
     trajectory_id = new_id if new_id is not None else fork_id(origin, asked)
     try:
-        setup = await asyncio.to_thread(_setup, log, settings, agent, origin)
+        setup = replace(await asyncio.to_thread(_setup, log, settings, agent, origin), drift=asked.drift)
         async with forked(
             producer,
             trajectory_id,
@@ -101,6 +108,8 @@ async def _one(
             return Forked(trajectory_id, origin, await run_turns(session, agent, setup.task))
     except TracklogError as error:
         return Forked(trajectory_id, origin, "", str(error))
+    except Exception as error:  # noqa: BLE001 - whatever the agent raises is the end of this fork, not of the others
+        return Forked(trajectory_id, origin, "", f"{type(error).__name__}: {error}")
 
 
 def _setup(log: Log, settings: Settings, agent: Agent, origin: str) -> Setup:

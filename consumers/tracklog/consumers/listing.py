@@ -19,6 +19,7 @@ SAMPLE: Final[Mapping[str, Any]] = {
     "trajectory_id": "",
     "tenant": "",
     "status": "",
+    "parked": "",
     "agent": "",
     "driver": "",
     "model": "",
@@ -48,8 +49,9 @@ SAMPLE: Final[Mapping[str, Any]] = {
     "first_ms": 0,
     "last_ms": 0,
 }
-"""Every field of a row, with a value of its type. `tools` and `harmless` are counts by name; times are of appends,
-in milliseconds since 1970 UTC."""
+"""Every field of a row, with a value of its type. `parked` is why its last owner let go of one that has not ended: a
+`failed` one that has it can be retried, without it it has ended. `tools` and `harmless` are counts by name; times are
+of appends, in milliseconds since 1970 UTC."""
 
 
 class Listed(NamedTuple):
@@ -65,6 +67,7 @@ def row_of(trajectory: Trajectory) -> dict[str, Any]:
         "trajectory_id": state.trajectory_id,
         "tenant": state.tenant,
         "status": trajectory.status,
+        "parked": state.parked,
         "agent": trajectory.agent,
         "driver": trajectory.driver,
         "model": trajectory.model,

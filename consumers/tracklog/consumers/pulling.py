@@ -10,13 +10,12 @@ new is added: what is there must be how the source begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Final, NamedTuple
 
+from tracklog.consumers.blob_copy import BlobName, CopiedBlobs, Progress, copy_blobs
 from tracklog.consumers.blob_names import blobs_of_event, blobs_of_value
 from tracklog.consumers.copying import TopicCopy, without_provenance
 from tracklog.consumers.timeline import Timeline, records_of, timeline
@@ -27,43 +26,32 @@ from tracklog.infra.log.port import Log, Record, TopicInfo
 from tracklog.producers.lineage import ORIGINS_MAX, origin_of
 from tracklog.schemas.audit_report import Finding
 from tracklog.schemas.codec import decode_inbox, decode_ledger
-from tracklog.schemas.errors import BlobAltered, BlobMissing, ForeignRecord, InputError, LogError, TopicMissing
+from tracklog.schemas.errors import ForeignRecord, InputError, LogError, TopicMissing
 from tracklog.schemas.limits import MESSAGE_BYTES_MAX
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
-__all__ = ["LostBlob", "Progress", "Pulled", "pull"]
+__all__ = ["Pulled", "pull"]
 
 PULLED_FROM: Final = "tracklog.pulled-from"
 """Among the settings of a target's topics: cluster and topic id of the events it was pulled from."""
-FETCHERS: Final = 8
-"""Blobs brought side by side."""
-
-Progress = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
-"""(what, how many) -> told of how many more were done."""
-
-
-class LostBlob(NamedTuple):
-    """One that could not be brought. `named_by`: trajectory and record."""
-
-    hash: str
-    named_by: str
-    problem: str
 
 
 class Pulled(NamedTuple):
-    """`trajectories`: the one asked for, and before it its origins. Counts are of records and of blobs."""
+    """`trajectories`: the one asked for, and before it its origins."""
 
     trajectories: tuple[str, ...]
     records_new: int
     records_held: int
-    blobs_new: int
-    blobs_held: int
-    lost: tuple[LostBlob, ...]
+    blobs: CopiedBlobs
     faults: Mapping[str, tuple[Finding, ...]]
 
     @property
     def whole(self) -> bool:
-        return not self.lost and not self.faults
+        return not self.blobs.lost and not self.faults
+
+    @property
+    def nothing_new(self) -> bool:
+        return not self.records_new and not self.blobs.new
 
 
 class _Part(NamedTuple):
@@ -94,7 +82,7 @@ def pull(
     new = {part.trajectory_id: _missing(target, part) if known else part.records for part in parts}
     if not known:
         target.create(_specs(source, topics))
-    with_blobs = _fetch([named for part in parts for named in _named(part, topics)], *blobs, progress)
+    copied = copy_blobs([name for part in parts for name in _named(part, topics)], *blobs, progress)
     added = sum(len(records) for records in _all(new))
     with progress("writing records", added) as advance:
         for part in parts:
@@ -103,7 +91,7 @@ def pull(
                 advance(TopicCopy(target, topic, force=True).append_all(records))
     faults = {part.trajectory_id: found for part in parts if (found := _checked(target, topics, part))}
     held = sum(len(records) for part in parts for records in part.records.values()) - added
-    return Pulled(tuple(part.trajectory_id for part in parts), added, held, *with_blobs, faults)
+    return Pulled(tuple(part.trajectory_id for part in parts), added, held, copied, faults)
 
 
 def _all(new: Mapping[str, Mapping[str, Sequence[Record]]]) -> Iterator[Sequence[Record]]:
@@ -188,47 +176,19 @@ def _content(record: Record) -> tuple[bytes | None, object]:
     return record.value, without_provenance(record.headers)
 
 
-def _fetch(
-    names: Iterable[tuple[str, str, str]], source: BlobStore, target: BlobStore, progress: Progress
-) -> tuple[int, int, tuple[LostBlob, ...]]:
-    """(new, held, lost). `names`: hash, media type and who names it, of each blob."""
-    named: dict[str, tuple[str, str]] = {}
-    for digest, media_type, by in names:
-        named.setdefault(digest, (media_type, by))
-    wanted = [digest for digest in named if not target.has(digest)]
-    lost: list[LostBlob] = []
-    with progress("bringing blobs", len(wanted)) as advance, ThreadPoolExecutor(FETCHERS) as pool:
-        bring = partial(_bring, source, target, {digest: media_type for digest, (media_type, _) in named.items()})
-        for digest, problem in zip(wanted, pool.map(bring, wanted), strict=True):
-            advance(1)
-            if problem:
-                lost.append(LostBlob(digest, named[digest][1], problem))
-    return len(wanted) - len(lost), len(named) - len(wanted), tuple(lost)
-
-
-def _bring(source: BlobStore, target: BlobStore, media_types: Mapping[str, str], digest: str) -> str:
-    """What is wrong with the blob, "" for one that was brought."""
-    try:
-        data = source.get(digest)
-    except (BlobMissing, BlobAltered) as error:
-        return error.message
-    target.put(data, media_type=media_types[digest])
-    return ""
-
-
-def _named(part: _Part, topics: Topics) -> Iterator[tuple[str, str, str]]:
-    """(hash, media type, who names it) of every blob. A record that cannot be read names nothing."""
+def _named(part: _Part, topics: Topics) -> Iterator[BlobName]:
+    """Every blob that its records name. A record that cannot be read names nothing."""
     own = part.trajectory_id
     for entry in part.events.entries:
         if entry.event is not None:
             by = f"{own}, event {entry.event.envelope.seq} ({entry.event.name})"
-            yield from ((*one, by) for one in blobs_of_event(entry.event))
+            yield from (BlobName(*one, by) for one in blobs_of_event(entry.event))
     for topic, decode in ((topics.inbox, decode_inbox), (topics.attempts, decode_ledger)):
         for record in part.records[topic]:
             with suppress(ForeignRecord):
                 read = decode(record.key, record.value, record.headers)
                 by = f"{own}, {topic} {record.partition}:{record.offset} ({read.name})"
-                yield from ((*one, by) for one in blobs_of_value(read.body))
+                yield from (BlobName(*one, by) for one in blobs_of_value(read.body))
 
 
 def _checked(target: Log, topics: Topics, part: _Part) -> tuple[Finding, ...]:

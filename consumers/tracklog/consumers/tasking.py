@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from tracklog.consumers.listing import SAMPLE, Listed, listed
+from tracklog.consumers.listing import SAMPLE, listed
 from tracklog.consumers.read import Reader
 from tracklog.consumers.read_filter import Filter
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, opened_views
 from tracklog.infra.settings import Settings
 from tracklog.producers.client import Client
+from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.errors import InputError, TracklogError
+from tracklog.schemas.lifecycle import ENDED, STOPPED
+from tracklog.schemas.values import Driver
 
-__all__ = ["Asked", "ask_all", "chosen", "matching", "opened_client"]
+__all__ = [
+    "Applies",
+    "Ask",
+    "Asked",
+    "Check",
+    "Chosen",
+    "ask_all",
+    "chosen",
+    "of_workers",
+    "opened_client",
+    "stopped",
+    "text_of",
+]
+
+
+Applies = Callable[[Mapping[str, Any]], bool]
+Ask = Callable[[Client, str, Whereabouts], Awaitable[object]]
+Check = Callable[[Whereabouts], object]
+
+
+class Chosen(NamedTuple):
+    """`more`: not all that match are among the ids."""
+
+    ids: list[str]
+    more: bool
 
 
 class Asked(NamedTuple):
@@ -42,31 +70,52 @@ def user_name() -> str:
         return "command line"
 
 
-def chosen(settings: Settings, ids: list[str], where: str | None, most: int) -> list[str]:
-    """The ids given, or those of workers' unfinished trajectories that match a condition, at most so many.
+def text_of(given: str, what: str) -> str:
+    """The text itself, or what is in the file after an @. Raises InputError for one that cannot be read."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{what} cannot be read from {given[1:]}: {error}") from error
+
+
+def of_workers(row: Mapping[str, Any]) -> bool:
+    """Unfinished, and a worker's: what `cancel` is for."""
+    return row["driver"] == Driver.WORKER and (bool(row["parked"]) or row["status"] not in ENDED)
+
+
+def stopped(row: Mapping[str, Any]) -> bool:
+    """What `retry` is for."""
+    return row["driver"] == Driver.WORKER and row["parked"] in STOPPED
+
+
+def chosen(settings: Settings, ids: Sequence[str], where: str | None, most: int, applies: Applies) -> Chosen:
+    """The ids given, or those of trajectories that match a condition and can be asked, at most so many.
 
     Raises InputError when neither or both are given.
     """
     if bool(ids) == (where is not None):
         raise InputError("nothing says which trajectories", hint="give ids, or --where with a condition, not both")
     if where is None:
-        return ids
-    return [row["trajectory_id"] for row in matching(settings, where, most).rows if row["driver"] == "worker"]
-
-
-def matching(settings: Settings, where: str, most: int) -> Listed:
-    """At most so many trajectories that match a condition; `next` is None when there are no more."""
-    condition = Where(where, SAMPLE)
+        return Chosen(list(ids), False)
+    condition = Where(where, SAMPLE, applies)
     with opened_views(settings) as (_, client):
-        return listed(Reader(client, prefix=settings.prefix), Filter(), condition, cursor=None, limit=most)
+        reader = Reader(client, prefix=settings.prefix)
+        page = listed(reader, Filter(), condition, cursor=None, limit=most)
+    return Chosen([row["trajectory_id"] for row in page.rows], page.next is not None)
 
 
-async def ask_all(ids: list[str], ask: Callable[[str], Awaitable[None]]) -> Asked:
-    """Asks one after the other; what fails for one does not keep the others."""
+async def ask_all(client: Client, ids: Sequence[str], ask: Ask, *, check: Check | None = None) -> Asked:
+    """Asks one after the other, or only checks each; what fails for one does not keep the others."""
     asked, failed = list[str](), dict[str, str]()
+    found = await client.look_up(ids)
     for trajectory_id in ids:
         try:
-            await ask(trajectory_id)
+            if check is not None:
+                check(found[trajectory_id])
+            else:
+                await ask(client, trajectory_id, found[trajectory_id])
         except TracklogError as error:
             failed[trajectory_id] = str(error)
         else:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from tracklog.infra.settings_roles import DispatchSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
     KafkaSettings,
@@ -21,7 +22,6 @@ from tracklog.infra.settings_sections import (
     RegistrySettings,
     Settings,
     TopicSettings,
-    WorkerSettings,
     WriterSettings,
 )
 from tracklog.infra.settings_sources import (
@@ -38,6 +38,7 @@ from tracklog.schemas.errors import SettingsError
 
 __all__ = [
     "BlobSettings",
+    "DispatchSettings",
     "KafkaSettings",
     "LogSettings",
     "LoopSettings",

@@ -1,7 +1,8 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module.
+bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module and
+`settings_roles`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from tracklog.infra.settings_base import Count, Positive, Section
+from tracklog.infra.settings_roles import DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -40,15 +43,6 @@ KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
     "group.id": "it is made from `prefix`",
 }
 """Client options that carry a guarantee or have a setting of their own: refused in `[kafka]`, and why."""
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A group of settings for one concern."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class LogSettings(Section):
@@ -224,37 +218,6 @@ class LoopSettings(Section):
     restarted by nobody."""
 
 
-class WorkerSettings(Section):
-    """`tracklog worker`: how much it does at once, and when it stops trying."""
-
-    group: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")] = "workers"
-    """The consumer group, after the prefix. All workers of a group share the trajectories of all agents, so they
-    serve the same agents. A fleet with other agents has a group of its own, and `worker.refuse_unknown=false` in
-    both."""
-    trajectories_max: Count = 32
-    """Trajectories that one worker runs at the same time. Those that wait for somebody are not counted: they take no
-    task, only about a kilobyte. Raise it for agents that mostly wait for their model."""
-    tries_max: Count = 5
-    """Owners that may die on a trajectory without its getting on (no context, no reply in between). Then it is
-    stopped as `poison` and goes on only after `tracklog retry`. A tool that kills its process is found so, and kills
-    no more than this many workers."""
-    repeats_max: Count = 10
-    """How often in a row an agent may make the same call with the same arguments. Then it is stopped as `stuck`. Set
-    it very high for agents that poll."""
-    refuse_unknown: bool = True
-    """What happens to a task for an agent that this worker does not have: it ends as `refused`, so that whoever
-    waits for its result hears of it. False leaves it to the workers of another group."""
-    model_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
-    """Seconds for which a model that is not to be reached is asked again, with growing pauses, beyond the tries of
-    its client; then the trajectory is stopped as `failed`. 0 asks no further."""
-    move_wait_s: Positive = 20.0
-    """Seconds that a worker which is told to stop (SIGTERM) waits for the steps under way: a reply of a model, a
-    call. What is not over then is cut off, and settled by the next owner. Keep it below the grace period of whatever
-    stops the process (30 s in Kubernetes)."""
-    revoke_wait_s: Positive = 5.0
-    """The same when the group takes a partition away. The other members wait meanwhile."""
-
-
 class ProjectionSettings(Section):
     """The views in Redis: how much of each trajectory they keep."""
 
@@ -325,6 +288,7 @@ class Settings(Section):
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
     worker: WorkerSettings = WorkerSettings()
+    dispatch: DispatchSettings = DispatchSettings()
     registry: RegistrySettings = RegistrySettings()
 
     @model_validator(mode="before")

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tracklog.infra.settings_sections import Section, Settings
+from tracklog.infra.settings_base import Section
+from tracklog.infra.settings_sections import Settings
 from tracklog.schemas.errors import SettingsError
 
 ENV_PREFIX: Final = "TRACKLOG_"

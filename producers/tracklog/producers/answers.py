@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Final
+
+import orjson
 
 from tracklog.infra.clock import Clock, SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
+from tracklog.producers.record import JSON, TEXT
 from tracklog.schemas.codec import Framing, single_object
-from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.errors import InputError, InvalidEvent
 from tracklog.schemas.inbox import Decision, InboxBody, Settlement
 from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import Call
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, Choice, InboxId, ResultStatus
 
 __all__ = ["Answers"]
-
-TEXT: Final = "text/plain"
 
 
 class Answers:
@@ -72,12 +73,16 @@ class Answers:
         choice: Choice,
         reason: str = "",
         answer: str | None = None,
+        arguments: str | None = None,
     ) -> None:
-        """Approves a held call, denies it (`reason` is given to the model) or answers in its place.
+        """Approves a held call, denies it (`reason` is given to the model), answers in its place, or edits its
+        `arguments` (a JSON object, all of them), which are then ruled on anew.
 
-        Raises InvalidEvent for a call that waits for nobody, for a person who may not decide and for a request that
-        has expired, and what `Poster.post` raises.
+        Raises InputError for an answer or arguments without their choice and for arguments that are no JSON object,
+        InvalidEvent for a call that waits for nobody, for a person who may not decide and for a request that has
+        expired, and what `Poster.post` raises.
         """
+        _check_words(choice, answer, arguments)
         call = await self._call(trajectory_id, call_id)
         if call is None or call.status is not CallStatus.ASKED or call.request_hash is None:
             raise InvalidEvent(
@@ -101,6 +106,7 @@ class Answers:
             choice=choice,
             reason=reason,
             answer=None if answer is None else Body.of(answer, TEXT),
+            arguments=None if arguments is None else Body.of(arguments, JSON),
         )
         await self._post(trajectory_id, body, person)
 
@@ -111,6 +117,26 @@ class Answers:
     async def _post(self, trajectory_id: str, body: InboxBody, person: str) -> None:
         said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]
         await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=f"{person}/{said}", seq=0))
+
+
+def _check_words(choice: Choice, answer: str | None, arguments: str | None) -> None:
+    if (choice is Choice.ANSWER) != (answer is not None) or (choice is Choice.EDIT) != (arguments is not None):
+        raise InputError(
+            f"the choice {choice.value!r} with {'an answer' if answer is not None else 'no answer'} and "
+            f"{'arguments' if arguments is not None else 'no arguments'}",
+            hint="give an answer with the choice answer, arguments with the choice edit, and only then",
+        )
+    for name, text in (("answer", answer), ("arguments", arguments)):
+        if text is not None and len(text.encode()) > BODY_INLINE_BYTES_MAX:
+            raise InputError(f"the {name} are above {BODY_INLINE_BYTES_MAX} bytes", hint="shorten what is decided")
+    if arguments is None:
+        return
+    try:
+        value = orjson.loads(arguments)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"the arguments are not JSON: {error}", hint='give an object, such as {"amount":3}') from error
+    if not isinstance(value, dict):
+        raise InputError("the arguments are no JSON object", hint='give an object, such as {"amount":3}')
 
 
 def _stands(call: Call | None) -> str:

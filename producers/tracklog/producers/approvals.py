@@ -33,21 +33,24 @@ class Approvals:
         self._record = record
         self._clock = clock
 
-    async def of(self, call: ToolCall, decision: Decision) -> ev.ApprovalResolved:
-        """What was decided about a held call; asks once. Raises ApprovalNeeded until somebody has decided."""
+    async def of(self, call: ToolCall, decision: Decision, times: int = 0) -> ev.ApprovalResolved:
+        """What was decided about a held call; asks once. Raises ApprovalNeeded until somebody has decided.
+
+        `times`: how often it was decided about before, and edited.
+        """
         asked = f"the request to approve call {call.call_id!r}"
-        if self._record.of_call(ev.ApprovalRequested, call.call_id, asked) is None:
+        if self._record.of_call(ev.ApprovalRequested, call.call_id, asked, times) is None:
             self._record.check_live(asked)
             await self._record.pen.confirm(await self._record.write(self._request(call, decision)))
         asked = f"the decision about call {call.call_id!r}"
-        resolved = self._record.of_call(ev.ApprovalResolved, call.call_id, asked)
+        resolved = self._record.of_call(ev.ApprovalResolved, call.call_id, asked, times)
         if resolved is None:
             self._record.check_live(asked)
             taking = self._record.taking
             if taking is not None:
                 await taking.look()
                 if call.call_id in taking.resolved:
-                    seq, body = taking.resolved[call.call_id]
+                    seq, body = taking.resolved.pop(call.call_id)  # an edited call may be asked about again
                     self._record.strand.saw(seq)
                     return body
             raise ApprovalNeeded(

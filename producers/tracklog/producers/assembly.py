@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import groupby
@@ -199,53 +199,60 @@ def _common_prefix(left: Sequence[bytes], right: Sequence[bytes]) -> int:
 class Reading:
     """Reads the messages that a program gives: all of them at every turn, of which nearly all were there before.
 
-    So all are written as JSON at once, and where that begins with what the last ones were, only the rest is read.
+    What was given is kept as it was, down to the same strings, so that comparing costs next to nothing. A message that
+    holds more than text is read each time: to Python, 1 and true are the same.
     """
 
     def __init__(self) -> None:
-        self._read: dict[bytes, tuple[dict[str, Any], bytes]] = {}
-        self._data = b"[]"
-        self._plain: tuple[dict[str, Any], ...] = ()
+        self._given: list[object] = []
+        self._plain: list[dict[str, Any]] = []
         self._hashes: list[bytes] = []
 
     def read(self, messages: Sequence[Message]) -> tuple[tuple[dict[str, Any], ...], list[bytes]]:
         """(the messages as JSON has them, their hashes). Raises InvalidEvent for one that is no object with a role."""
-        data = self._written(messages)
-        kept = len(self._plain) if data is not None and self._begins(data) else 0
-        rest = [self._one(position, messages[position]) for position in range(kept, len(messages))]
-        self._plain = (*self._plain[:kept], *(plain for plain, _ in rest))
-        self._hashes = [*self._hashes[:kept], *(seen for _, seen in rest)]
-        self._data = data if data is not None else b"[]"
-        return self._plain, self._hashes
+        given = list(messages)
+        for row in (self._given, self._plain, self._hashes):
+            del row[len(given) :]
+        for position in self._changed(given):
+            plain = _read(position, given[position])
+            self._given[position : position + 1] = [_as_it_is(given[position])]
+            self._plain[position : position + 1] = [plain]
+            self._hashes[position : position + 1] = [seen_hash(plain)]
+        return tuple(self._plain), list(self._hashes)
 
-    def _begins(self, data: bytes) -> bool:
-        """Whether these messages begin with the last ones: the same bytes up to the end of a message."""
-        before = len(self._data) - 1
-        return data[before : before + 1] in (b",", b"]") and data.startswith(self._data[:-1])
+    def _changed(self, given: Sequence[Message]) -> Iterable[int]:
+        """Positions of the messages that were not there before, or were others."""
+        known = len(self._given)
+        if self._given == given[:known]:
+            return range(known, len(given))
+        return [n for n, message in enumerate(given) if n >= known or self._given[n] != message]
 
-    def _written(self, messages: Sequence[Message]) -> bytes | None:
-        """None when one of them is not JSON: looking at each then says which."""
-        try:
-            return orjson.dumps(list(messages))
-        except TypeError:
-            return None
 
-    def _one(self, position: int, message: Message) -> tuple[dict[str, Any], bytes]:
-        try:
-            data = orjson.dumps(message)
-        except TypeError as error:
-            raise InvalidEvent(
-                f"message {position} of the context is not JSON: {error}", hint="give plain dicts"
-            ) from error
-        found = self._read.get(data)
-        if found is None:
-            plain = orjson.loads(data)
-            if not isinstance(plain, dict) or not isinstance(plain.get("role"), str) or not plain["role"]:
-                raise InvalidEvent(
-                    f"message {position} of the context has no role", hint='{"role": ..., "content": ...}'
-                )
-            found = self._read[data] = (plain, seen_hash(plain))
-        return found
+_UNLIKE: Final = object()
+"""Equal to nothing that a message can hold."""
+
+
+def _as_it_is(value: object) -> object:
+    """A copy that shares the text; what is neither text nor made of it is unlike everything."""
+    if value is None or type(value) is str:
+        return value
+    if type(value) is dict:
+        return {key: _as_it_is(one) for key, one in value.items()}
+    if type(value) is list:
+        return [_as_it_is(one) for one in value]
+    return _UNLIKE
+
+
+def _read(position: int, message: Message) -> dict[str, Any]:
+    try:
+        plain = orjson.loads(orjson.dumps(message))
+    except TypeError as error:
+        raise InvalidEvent(
+            f"message {position} of the context is not JSON: {error}", hint="give plain dicts"
+        ) from error
+    if not isinstance(plain, dict) or not isinstance(plain.get("role"), str) or not plain["role"]:
+        raise InvalidEvent(f"message {position} of the context has no role", hint='{"role": ..., "content": ...}')
+    return plain
 
 
 def heard(message: Message) -> Heard:

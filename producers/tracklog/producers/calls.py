@@ -9,33 +9,28 @@ ToolResult     what became of it, after it was settled when nobody knew
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tracklog.producers.approvals import Approvals
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import Recorded, describe
+from tracklog.producers.dispatched import Dispatched
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.pen import Pen
-from tracklog.producers.policy import Decision, Situation, deny
 from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.repeats import Repeats
-from tracklog.producers.sandbox import GIVEN, Sandbox
+from tracklog.producers.rulings import Rulings, Word
+from tracklog.producers.sandbox import Sandbox
 from tracklog.producers.settle import Outcome, Settling, Standing
 from tracklog.producers.setup import Setup
-from tracklog.producers.spend import EXT_SPEND, Spend, Tally, exhausted, remaining
-from tracklog.producers.tool_run import Ran, check_arguments, no_such_tool
+from tracklog.producers.spend import Tally
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import SessionMisused
-from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
-from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Ruling, Settled, ToolCall
+from tracklog.schemas.values import Effect, Place, ResultStatus, Settled, ToolCall
 
 __all__ = ["Calls", "Result", "result_body", "settling_of"]
-
-UNFIT: Final = "unfit"
-"""Starts the rule of a ruling that no policy made: the call could not have been made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +50,6 @@ class Result:
         return {"role": "tool", "tool_call_id": self.call_id, "content": self.output}
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """The last word on a call before it is made: `instead` is its outcome when it is not made."""
-
-    instead: Outcome | None = None
-    recorded: bool = False
-    """A fork's, given what its origin was given."""
-    request_hash: bytes | None = None
-
-
 class Calls:
     """Of one session: those proposed by the model so far, and how to make them."""
 
@@ -82,13 +67,11 @@ class Calls:
         self._sandbox = sandbox
         self._repeats = Repeats(setup.repeats_max, record.cursor.let_go_on)
         self._proposed: dict[str, ToolCall] = {}
-        self._words: dict[str, Word] = {}
-        self._approvals = Approvals(record, setup.clock)
+        self.dispatched: Final = Dispatched(record, setup.timing)
         self.tally: Final = Tally(record.cursor.recount, setup.clock)
+        self.rulings: Final = Rulings(setup, record, self.tally, sandbox)
         self._earlier: set[str] = set()
         self._checkpoints = checkpoints
-        self.stands: Callable[[], bool] = lambda: False
-        """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
         for tool in setup.tools:
             settling.check(tool)
 
@@ -126,6 +109,7 @@ class Calls:
         word = await self._word(call)
         if word.instead is not None:
             return await self._unmade(call, word.instead)
+        call = word.call
         asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
         intent = self._record.of_call(ev.ToolIntent, call.call_id, asked)
         if intent is None:
@@ -139,6 +123,8 @@ class Calls:
         given = self._given(call) if intent.seq >= 0 and intent.body.place is Place.RECORDED else None
         if result is None and given is not None:
             return await self._as_recorded(call, given, asked)
+        if result is None and intent.body.place is Place.DISPATCH:
+            return _taken(*await self.dispatched.result(call))
         if result is None:
             self._record.check_live(f"the result of {asked}")
             raise SessionMisused(f"call {call.call_id!r} was intended and not settled", hint="open the session again")
@@ -146,78 +132,22 @@ class Calls:
 
     async def _word(self, call: ToolCall) -> Word:
         self._check_proposed(call)
-        if call.call_id not in self._words:
-            self._words[call.call_id] = await self._last_word(call)
-        return self._words[call.call_id]
+        return await self.rulings.on(call)
 
-    async def _last_word(self, call: ToolCall) -> Word:
-        ruled, decision = await self._rule(call)
-        if ruled.ruling is Ruling.ALLOW:
-            return Word(recorded=self._sandbox is not None and ruled.rule == GIVEN)
-        if ruled.ruling is Ruling.DENY:
-            return Word(_refusal(ruled.rule))
-        resolved = await self._approvals.of(call, decision)
-        if resolved.choice is Choice.APPROVE:
-            return Word(request_hash=resolved.request_hash)
-        if resolved.answer is not None:
-            answer = await self._record.whole(resolved.answer)
-            return Word(Outcome(Ran(ResultStatus.OK, answer), Settled.PERSON))
-        return Word(
-            _refusal(f"by {resolved.approver}: {resolved.reason}" if resolved.reason else f"by {resolved.approver}")
-        )
-
-    async def _rule(self, call: ToolCall) -> tuple[ev.Authorized, Decision]:
-        """The recorded ruling or a new one, and the policy's decision now."""
-        asked = f"an authorization of call {call.call_id!r}"
-        stands = self.stands()
-        found = self._record.of_call(ev.Authorized, call.call_id, asked)
-        spend = None if found is None else self.tally.at(call.call_id)
-        spend = self._spend_now() if spend is None else spend
-        decision = self._decide(call, spend)
-        stands = found is not None and (stands or found.seq < 0)
-        if self._record.rule.partial:  # what its harness refused to make has no ruling of its own
-            stands = decision.rule.startswith(UNFIT)
-        if self._sandbox is not None and decision.ruling is not Ruling.DENY and not stands:
-            if found is not None and self._sandbox.ruled(found.body.rule):
-                return found.body, decision
-            tool = self._setup.tools.get(call.tool)
-            assert tool is not None
-            decision = self._sandbox.decide(call, tool, decision)
-        if found is not None:
-            if not stands and found.body.ruling is not decision.ruling:
-                asked = f"{decision.ruling.value} for call {call.call_id!r}: {decision.rule}"
-                raise self._record.cursor.broken(Divergence(found.turn, found.seq, describe(found.body), asked))
-            return found.body, decision
-        self._record.check_live(asked)
-        made = decision.ruling is not Ruling.DENY
-        if made:
-            self.tally.called()
-        body = ev.Authorized(
-            call_id=call.call_id,
-            ruling=decision.ruling,
-            policy_version=self._setup.policy.version,
-            rule=decision.rule[:TEXT_FIELD_CHARS_MAX],
-            budget_remaining=remaining(self._setup.policy.budgets, spend._replace(tool_calls=spend.tool_calls + made)),
-        )
-        await self._record.write(body, ext={EXT_SPEND: spend.text})
-        return body, decision
-
-    def _spend_now(self) -> Spend:
-        """For a ruling that was not recorded with its spend. In an import no ruling was."""
-        spend = self.tally.now(self._record.turn)
-        return spend._replace(tool_calls=len(self._words), wall_ms=0) if self._record.rule.partial else spend
-
-    def _decide(self, call: ToolCall, spend: Spend) -> Decision:
-        tool = self._setup.tools.get(call.tool)
-        if tool is None:
-            return deny(f"{UNFIT}: {no_such_tool(call.tool, self._setup.tools).output}")
-        arguments = check_arguments(tool, call.arguments)
-        if isinstance(arguments, str):
-            return deny(f"{UNFIT}: {arguments}")
-        used_up = exhausted(self._setup.policy.budgets, spend)
-        if used_up:
-            return deny(used_up)
-        return self._setup.policy.decide(call, tool, Situation(self.tally.tenant, self._setup.agent, spend))
+    def _check_proposed(self, call: ToolCall) -> None:
+        """A call is made as the model proposed it: with its own arguments, nobody else's."""
+        proposed = self._proposed.get(call.call_id)
+        if proposed == call:
+            return
+        asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
+        if proposed is None:
+            recorded = f"no call {call.call_id!r} in any reply"
+        else:
+            recorded = f"call {call.call_id!r} of {proposed.tool} with {proposed.arguments!r}, as the model proposed it"
+        expected = self._record.cursor.next_open()
+        if expected is not None:
+            raise self._record.cursor.broken(Divergence(expected.turn, expected.seq, recorded, asked))
+        raise SessionMisused(f"asked for is {asked}; there is {recorded}", hint="pass on a call of the reply as it is")
 
     async def _unmade(self, call: ToolCall, outcome: Outcome) -> tuple[Result, int]:
         asked = f"the result of call {call.call_id!r}, which is not made"
@@ -234,6 +164,11 @@ class Calls:
             raise SessionMisused(f"tool {call.tool!r} is gone since its call was allowed", hint="open it with the tool")
         self._record.check_live(asked)
         points = self._checkpoints
+        if tool.dispatched(self._setup.dispatches):
+            if points is not None and tool.effect is Effect.OPAQUE:
+                await points.take()
+            await self._record.write(await self._intent(call, tool, word), ext=self.dispatched.ext(call.call_id))
+            return _taken(*await self.dispatched.result(call))
         if points is None:
             _, made = await self._perform(call, tool, word)
             return made
@@ -281,6 +216,7 @@ class Calls:
         return self._sandbox.take(call) if self._sandbox is not None else None
 
     async def _intent(self, call: ToolCall, tool: Tool, word: Word) -> ev.ToolIntent:
+        dispatched = tool.dispatched(self._setup.dispatches)
         return ev.ToolIntent(
             call_id=call.call_id,
             tool=tool.name,
@@ -289,8 +225,8 @@ class Calls:
             effect=tool.effect,
             idempotency_key=self._setup.entropy.nonce().hex(),
             key_ttl_ms=_ttl_ms(tool),
-            not_after=self._settling.not_after(tool),
-            place=Place.INLINE,
+            not_after=self._settling.dispatch_not_after() if dispatched else self._settling.not_after(tool),
+            place=Place.DISPATCH if dispatched else Place.INLINE,
             request_hash=word.request_hash,
         )
 
@@ -298,21 +234,6 @@ class Calls:
         body = await result_body(self._record, call.call_id, outcome, attempts)
         seq = await self._record.write(body)
         return Result(call.call_id, body.status, body.output.text), seq
-
-    def _check_proposed(self, call: ToolCall) -> None:
-        """A call is made as the model proposed it: with its own arguments, nobody else's."""
-        proposed = self._proposed.get(call.call_id)
-        if proposed == call:
-            return
-        asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
-        if proposed is None:
-            recorded = f"no call {call.call_id!r} in any reply"
-        else:
-            recorded = f"call {call.call_id!r} of {proposed.tool} with {proposed.arguments!r}, as the model proposed it"
-        expected = self._record.cursor.next_open()
-        if expected is not None:
-            raise self._record.cursor.broken(Divergence(expected.turn, expected.seq, recorded, asked))
-        raise SessionMisused(f"asked for is {asked}; there is {recorded}", hint="pass on a call of the reply as it is")
 
 
 def settling_of(setup: Setup, trajectory_id: str, pen: Pen) -> Settling:
@@ -345,16 +266,12 @@ async def result_body(record: Record, call_id: str, outcome: Outcome, attempts: 
     )
 
 
-def _refusal(rule: str) -> Outcome:
-    """What the model is given of a call that was refused by this rule."""
-    unfit = rule.startswith(UNFIT)
-    text = rule.removeprefix(f"{UNFIT}: ") if unfit else f"refused: {rule}"
-    return Outcome(Ran(ResultStatus.ERROR if unfit else ResultStatus.DENIED, text), Settled.DIRECT)
-
-
 def _given(found: Recorded[ev.ToolResult]) -> tuple[Result, int]:
-    body = found.body
-    return Result(body.call_id, body.status, body.output.text), found.seq
+    return _taken(found.seq, found.body)
+
+
+def _taken(seq: int, body: ev.ToolResult) -> tuple[Result, int]:
+    return Result(body.call_id, body.status, body.output.text), seq
 
 
 def _ttl_ms(tool: Tool) -> int | None:

@@ -28,6 +28,7 @@ from tracklog.producers.journal import Journal, MemoryJournal
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.record import Record
 from tracklog.producers.snapshot import Mark, Recall, store_snapshot
+from tracklog.producers.spend import Spend
 from tracklog.producers.workspace import Snapshot, Workspace
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.events import CheckpointTaken
@@ -85,7 +86,7 @@ class Checkpoints:
         """The files of the beginning are named by this event."""
         self._place = seq
 
-    def finished(self, memory: Any, replies: int) -> None:
+    def finished(self, memory: Any, replies: int, spent: Spend) -> None:
         """A turn of the program is over; this is what it left. Raises InvalidEvent for what is not JSON."""
         try:
             text = orjson.dumps(memory)
@@ -95,7 +96,7 @@ class Checkpoints:
             ) from error
         expected = self._record.cursor.next_open()
         until = expected.seq - 1 if expected is not None else self._pen.last
-        self._mark = Mark(until, self._record.turn, replies, self._record.strand.last, self.journal.end, text)
+        self._mark = Mark(until, self._record.turn, replies, self._record.strand.last, self.journal.end, text, spent)
 
     async def when_due(self) -> None:
         """Takes a checkpoint when it is time."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.bodies import body_of, whole_text
 from tracklog.producers.post import Poster
 from tracklog.producers.record import TEXT
+from tracklog.producers.whereabouts import Whereabouts, check_open, check_stopped, look_up
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.codec import Framing, decode_event, single_object
@@ -118,17 +119,34 @@ class Client:
         await self._post(trajectory_id, body, f"submit:{what}", tenant)
         return trajectory_id
 
+    async def look_up(self, trajectory_ids: Iterable[str]) -> dict[str, Whereabouts]:
+        """Where these trajectories stand, read from the log at once."""
+        ids = [check_trajectory_id(one) for one in trajectory_ids]
+        return await asyncio.to_thread(look_up, self._log, self._topics, ids)
+
     async def send(self, trajectory_id: str, text: str) -> None:
-        """Says something to it. The messages of all senders are received in the order of the inbox."""
+        """Says something to it. The messages of all senders are received in the order of the inbox.
+
+        Raises InputError for a trajectory that is not there, TrajectoryEnded.
+        """
+        check_open(await self._where(trajectory_id, None))
         body = inbox.Message(peer=self._by, role=Role.USER, message=self._body(text))
         await self._post(trajectory_id, body, self._new("message"))
 
-    async def cancel(self, trajectory_id: str, reason: str = "") -> None:
-        """Asks that it ends as cancelled, at its next step; what is under way is settled first."""
+    async def cancel(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> None:
+        """Asks that it ends as cancelled, at its next step; what is under way is settled first.
+
+        `where`: as `look_up` has just found it. Raises InputError for a trajectory that is not there, TrajectoryEnded.
+        """
+        check_open(await self._where(trajectory_id, where))
         await self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
 
-    async def retry(self, trajectory_id: str, reason: str = "") -> None:
-        """Lets one that was stopped (failed, stuck, poison, diverged, drift) go on from where it is."""
+    async def retry(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> None:
+        """Lets one that was stopped (failed, stuck, poison, diverged, drift) go on from where it is.
+
+        Raises as `cancel`, and InvalidEvent for one that was not stopped.
+        """
+        check_stopped(await self._where(trajectory_id, where))
         await self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
 
     async def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
@@ -184,6 +202,9 @@ class Client:
                 f"a task of {len(text.encode())} bytes belongs into the blob store", hint="give the client blobs="
             )
         return body_of(text, self._blobs, BODY_INLINE_BYTES_MAX, TEXT)
+
+    async def _where(self, trajectory_id: str, known: Whereabouts | None) -> Whereabouts:
+        return known if known is not None else (await self.look_up([trajectory_id]))[trajectory_id]
 
     def _new(self, kind: str) -> str:
         return f"{kind}:{self._entropy.nonce().hex()}"

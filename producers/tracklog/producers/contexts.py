@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from tracklog.producers.asked import Asked
 from tracklog.producers.assembly import Assembly, Message, Reading, heard
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
@@ -12,7 +13,7 @@ from tracklog.producers.importers.shape import EXT_MESSAGE
 from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.in_force import InForce
 from tracklog.producers.notebook import Notebook
-from tracklog.producers.record import TEXT, Record
+from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.sameness import same_context, same_message
 from tracklog.producers.timers import Timers
 from tracklog.schemas import events as ev
@@ -45,8 +46,8 @@ class Contexts:
         self._all_inherited = False
         self._assembly.recall(rows)
 
-    async def build(self, messages: Sequence[Message], offered: Callable[[], Awaitable[bytes | None]]) -> Plain:
-        """Begins a turn; `offered` gives the hash of the tools, once what holds for the turn is known."""
+    async def build(self, messages: Sequence[Message], asked: Asked | None = None) -> Plain:
+        """Begins a turn with the tools of the setup, or with those that a program asks for."""
         plain, hashes = self._reading.read(messages)
         with self._record.strand.ordered("a context"):
             await self._record.take()
@@ -56,13 +57,15 @@ class Contexts:
                 self._notebook.note("told")
                 if shown.prompt is not None:
                     self.know({"role": "system", "content": shown.prompt}, shown.place)
-            self.offered = await offered()
+            self.offered = self._in_force.shown.versions.tools
             if self._all_inherited and not self._record.cursor.inheriting:
                 self._all_inherited = False
                 self._assembly.restart()
             for position in self._assembly.new(hashes):
                 seq = await self._hear(plain[position])
                 self._assembly.know(hashes[position], seq)
+            if asked is not None:
+                self.offered = await self._asked_for(asked)
             rule = self._record.rule
             body = ev.ContextBuilt(
                 edits=self._assembly.build(hashes),
@@ -71,7 +74,8 @@ class Contexts:
                 rule_version=rule.version,
             )
             self._record.turn += 1
-            await self._record.ordered(body, describe(body), check=same_context)
+            ext = None if asked is None else asked.ext
+            await self._record.ordered(body, describe(body), check=same_context, ext=ext)
         return plain
 
     async def compact(self, first_turn: int, last_turn: int, summarize: Callable[[], Awaitable[str]]) -> Message:
@@ -97,6 +101,16 @@ class Contexts:
         message = {"role": "user", "content": await self._record.whole(body.summary)}
         self.know(message, seq)
         return message
+
+    async def _asked_for(self, asked: Asked) -> bytes | None:
+        """The tools of the context: those that were asked for when it was recorded, where that may be."""
+        expected = self._record.cursor.next_open()
+        if expected is not None and isinstance(expected.body, ev.ContextBuilt):
+            self._in_force.check_asked(asked.changes(expected.ext), expected)
+            return asked.tools_of(expected.ext)
+        if asked.tools_json is not None:
+            await self._record.put(asked.tools_json, JSON)
+        return asked.tools
 
     async def _hear(self, message: Message) -> int:
         said = heard(message)

@@ -2,7 +2,8 @@
 
 What a program asks for is matched with what is recorded, never by position alone:
 
-    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order
+    calls (Authorized, Approval..., ToolIntent, ToolResult)   by call id: they may run side by side, in any order; an
+                                                 edited call has more than one ruling, taken by occurrence
     steps and readings (Observed)                by kind, name and occurrence
     everything else                              in order: the next one must be of the kind asked for
 
@@ -16,13 +17,13 @@ fit raises Diverged.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from tracklog.producers.divergence import Diverged, Divergence
 from tracklog.producers.places import Places
-from tracklog.producers.spend import Recount
+from tracklog.producers.spend import NOTHING_SPENT, Recount, Spend
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -47,6 +48,7 @@ ASIDE: Final = (
 IMPORTED: Final = "import:"
 BY_IMPORTER: Final = (ev.Observed, ev.TaskEnded)
 """What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
+_NOTHING: Final[Mapping[str, str]] = {}
 OF_CALLS: Final = (ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult)
 
 
@@ -60,6 +62,7 @@ class Recorded(NamedTuple, Generic[B]):
     turn: int
     cause: int | None
     body: B
+    ext: Mapping[str, str] = _NOTHING
 
 
 Open = Recorded[ev.EventBody]
@@ -69,10 +72,18 @@ class Cursor:
     """Gives each recorded event out once. `events` are the accepted ones of one trajectory, in order; what `places`
     says that it inherits comes before them.
 
-    `after`: what is recorded up to there was given out to an earlier run, whose memory goes on.
+    `after`: what is recorded up to there was given out to an earlier run, which had spent `spent` by then, and whose
+    memory goes on.
     """
 
-    def __init__(self, events: Iterable[Event], places: Places | None = None, *, after: int | None = None) -> None:
+    def __init__(
+        self,
+        events: Iterable[Event],
+        places: Places | None = None,
+        *,
+        after: int | None = None,
+        spent: Spend = NOTHING_SPENT,
+    ) -> None:
         own = tuple(events)
         self.places: Final = places if places is not None else Places(own[0].envelope.trajectory_id if own else "")
         self.start: Recorded[ev.TaskStarted] | None = None
@@ -84,7 +95,7 @@ class Cursor:
         """Turn of the last event given out."""
         self.versions: list[tuple[Open, Versions]] = []
         """Those recorded, each with the event that says so."""
-        self.recount: Final = Recount()
+        self.recount: Final = Recount(spent)
         self.let_go_on = -1
         """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
@@ -98,6 +109,7 @@ class Cursor:
         self._seqs: deque[int] = deque()
         self._ordered: deque[Open] = deque()
         self._keyed: dict[tuple[str, ...], Open] = {}
+        self._times: Counter[tuple[str, ...]] = Counter()
         inherited = self.places.inherited
         for place, event in enumerate(inherited, -len(inherited)):
             self._keep(event, place)
@@ -148,9 +160,9 @@ class Cursor:
             raise self.diverged(self._first(), asked)
         return None
 
-    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._by_key(kind, (kind.__name__, call_id), asked, after)
+    def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call; of one that was edited, the rulings and decisions by how many came before."""
+        return self._by_key(kind, (kind.__name__, call_id, str(times)), asked, after)
 
     def observed(
         self, kind: ObservedKind, name: str, occurrence: int, asked: str, after: int | None
@@ -225,12 +237,15 @@ class Cursor:
     def _keep(self, event: Event, place: int) -> None:
         envelope, body = event.envelope, event.body
         self.end = max(self.end, place)
-        self.recount.keep(event)
+        self.recount.tenant = envelope.tenant
+        passed = self._after is not None and place <= self._after
+        if not passed:
+            self.recount.keep(event)
         if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
             self.let_go_on = place
         if body is None:
             return
-        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body)
+        kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
         aside = isinstance(body, ASIDE) or (isinstance(body, ev.TimerFired) and envelope.inbox_id is not None)
         self.cancelled = self.cancelled or isinstance(body, ev.CancelRequested)
         if isinstance(body, ev.MessageReceived) and came(event):
@@ -247,19 +262,18 @@ class Cursor:
             self.start = _typed(kept, body)
         elif isinstance(body, ev.DriftCrossed) and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
-        if self._after is not None and place <= self._after:
-            aside = True
-            if isinstance(body, ev.ModelReplied):
-                self.recount.passed(body)
-        if aside:
+        if aside or passed:
             return
         self._open[kept.seq] = kept
         self._seqs.append(kept.seq)
         key = _key(body)
         if key is None:
             self._ordered.append(kept)
-        else:
-            self._keyed[key] = kept
+            return
+        if isinstance(body, OF_CALLS):
+            key, times = (*key, str(self._times[key])), key
+            self._times[times] += 1
+        self._keyed[key] = kept
 
     def _first(self) -> Open:
         while self._seqs[0] not in self._open:
@@ -279,7 +293,7 @@ def imported(event: Event) -> bool:
 
 
 def _typed(found: Open, body: B) -> Recorded[B]:
-    return Recorded(found.seq, found.turn, found.cause, body)
+    return Recorded(found.seq, found.turn, found.cause, body, found.ext)
 
 
 def _key(body: ev.EventBody) -> tuple[str, ...] | None:

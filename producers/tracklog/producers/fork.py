@@ -22,6 +22,7 @@ from tracklog.producers.lineage import fork_point, read_inherited
 from tracklog.producers.models import Model
 from tracklog.producers.opening import OWNER, opened
 from tracklog.producers.policy import Policy
+from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
@@ -37,6 +38,7 @@ class Changes:
     """What is other in the fork, from its turn on. None: as the setup has it.
 
     `reply` is what the model is taken to have said at the turn: a message of the assistant as JSON, or plain text.
+    A `policy` of a file is recorded with the fork; any other is to be given again when the fork is opened again.
     """
 
     model: Model | None = None
@@ -77,7 +79,8 @@ async def forked(
     """
     topic = (topics if topics is not None else Topics()).events
     record = await asyncio.to_thread(_whole_record, log, topic, origin)
-    start = Fork(fork_point(record, turn), turn, tuple(sorted(set(allow))), changes.reply)
+    rules = changes.policy.text if isinstance(changes.policy, PolicyFile) else None
+    start = Fork(fork_point(record, turn), turn, tuple(sorted(set(allow))), changes.reply, rules)
     tenant = tenant if tenant is not None else record[-1].envelope.tenant
     async with opened(
         producer,

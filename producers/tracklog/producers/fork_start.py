@@ -1,15 +1,18 @@
-"""How a fork begins, as its TaskStarted says it: where it left its origin, what it may do, a reply it was given."""
+"""How a fork begins, as its TaskStarted says it: where it left its origin, what it may do, a reply and a policy file
+that it was given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
 from tracklog.producers.models import ModelAnswer, calls_of
-from tracklog.producers.record import JSON, Record
+from tracklog.producers.policy_file import PolicyFile
+from tracklog.producers.record import JSON, TEXT, Record
+from tracklog.producers.setup import Setup
 from tracklog.producers.versions import digest
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
@@ -22,16 +25,19 @@ EXT_ALLOWED: Final = "fork_allowed"
 """In `ext` of TaskStarted: the names of the tools that are not sandboxed, as JSON."""
 EXT_REPLY: Final = "fork_reply"
 """In `ext` of TaskStarted: the hash of the blob with the reply that was given."""
+EXT_POLICY: Final = "fork_policy"
+"""In `ext` of TaskStarted: the hash of the blob with the policy file that was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """`turn` is the first of its own. `reply` is a text, or the hash of one that is stored."""
+    """`turn` is the first of its own. `reply` and `policy` (a policy file) are texts, or hashes of stored ones."""
 
     origin: Ref
     turn: int
     allow: tuple[str, ...] = ()
     reply: str | bytes | None = None
+    policy: str | bytes | None = None
 
     @staticmethod
     def recorded(events: Iterable[Event]) -> Fork | None:
@@ -41,8 +47,9 @@ class Fork:
             if isinstance(body, ev.TaskStarted):
                 if body.origin is None:
                     return None
-                reply = bytes.fromhex(ext[EXT_REPLY]) if EXT_REPLY in ext else None
-                return Fork(body.origin, body.inherited_turn, tuple(orjson.loads(ext.get(EXT_ALLOWED, "[]"))), reply)
+                reply, policy = (bytes.fromhex(ext[key]) if key in ext else None for key in (EXT_REPLY, EXT_POLICY))
+                allow = tuple(orjson.loads(ext.get(EXT_ALLOWED, "[]")))
+                return Fork(body.origin, body.inherited_turn, allow, reply, policy)
         return None
 
     @property
@@ -50,11 +57,17 @@ class Fork:
         return digest(self.reply) if isinstance(self.reply, str) else self.reply
 
     @property
+    def policy_hash(self) -> bytes | None:
+        return digest(self.policy) if isinstance(self.policy, str) else self.policy
+
+    @property
     def ext(self) -> dict[str, str]:
         """What of it TaskStarted has no field for."""
         ext = {EXT_ALLOWED: orjson.dumps(self.allow).decode()}
         if self.reply_hash is not None:
             ext[EXT_REPLY] = self.reply_hash.hex()
+        if self.policy_hash is not None:
+            ext[EXT_POLICY] = self.policy_hash.hex()
         return ext
 
     def differs(self, other: Fork) -> str:
@@ -64,6 +77,7 @@ class Fork:
             "turn": (self.turn, other.turn),
             "tools allowed": (self.allow, other.allow),
             "reply": (self.reply_hash, other.reply_hash),
+            "policy": (self.policy_hash, other.policy_hash),
         }
         return ", ".join(name for name, (mine, its) in pairs.items() if mine != its)
 
@@ -71,6 +85,14 @@ class Fork:
         """Stores what the start names."""
         if isinstance(self.reply, str):
             await record.put(self.reply, JSON)
+        if isinstance(self.policy, str):
+            await record.put(self.policy, TEXT)
+
+    def ruled(self, setup: Setup) -> Setup:
+        """The setup with the policy file that was given, when one was. Blocks; raises BlobMissing, BlobAltered."""
+        if not isinstance(self.policy, bytes):
+            return setup
+        return replace(setup, policy=PolicyFile(setup.store.get(self.policy.hex()), "of this fork"))
 
     async def answer(self, record: Record, turn: int) -> ModelAnswer | None:
         """The reply that was given for this turn, None when the model is to be asked. Raises InputError."""

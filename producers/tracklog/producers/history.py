@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Position, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.producers.snapshot import Recall
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.events import TaskStarted
@@ -16,6 +18,18 @@ from tracklog.schemas.state import State
 
 Accepted = tuple[Event, Position]
 History = tuple[State, list[Accepted]]
+
+
+class History(NamedTuple):
+    """Of one trajectory. With a `recall` the events before it are left out on which nothing rests."""
+
+    state: State
+    accepted: list[Accepted]
+    recall: Recall | None = None
+
+    @property
+    def events(self) -> list[Event]:
+        return [event for event, _ in self.accepted]
 
 
 def started_of(events: Iterable[Event]) -> TaskStarted | None:

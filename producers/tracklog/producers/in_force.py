@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from tracklog.producers.cursor import describe
+from tracklog.producers.cursor import Recorded, describe
 from tracklog.producers.divergence import Divergence
 from tracklog.producers.models import Model
 from tracklog.producers.record import JSON, TEXT, Record
@@ -152,6 +152,22 @@ class InForce:
         if tools not in self._definitions:
             self._definitions[tools] = tuple(orjson.loads(await self._record.stored(tools)))
         return self._definitions[tools]
+
+    def check_asked(self, changes: Sequence[str], recorded: Recorded[ev.EventBody]) -> None:
+        """Whether a recorded context may be given to a program that asks for another model, tools or sampling now.
+
+        Pinning is not for such: it is the program that shows them to its model. Raises DriftRefused, Diverged.
+        """
+        if not changes or (self._strict and self._setup.drift is Drift.PIN):
+            return
+        if self._strict:
+            raise self._record.cursor.diverged(recorded, f"a context (another {', '.join(changes)})")
+        if self._setup.drift in (Drift.PIN, Drift.REFUSE):
+            raise DriftRefused(
+                f"turn {recorded.turn} of trajectory {self._record.trajectory_id!r} was asked for with another "
+                f"{', '.join(changes)}",
+                hint="open it with the program as it was, or with drift cross",
+            )
 
     async def _prompt(self, prompt: bytes | None) -> str | None:
         if prompt is None or prompt == self._own.prompt:

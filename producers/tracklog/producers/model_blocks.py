@@ -22,7 +22,16 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["BLOCKS", "chat_messages", "chat_tools", "reply_blocks", "reply_message", "request_of", "safe_id", "tool_of"]
+__all__ = [
+    "BLOCKS",
+    "chat_messages",
+    "chat_tools",
+    "reply_blocks",
+    "reply_message",
+    "request_of",
+    "safe_messages",
+    "tool_of",
+]
 
 BLOCKS: Final = "content_blocks"
 """The key in a chat message: what the chat form has no place for."""
@@ -52,10 +61,9 @@ def reply_blocks(message: Message) -> list[dict[str, Any]]:
     """The blocks of an assistant's message: those that it came in, calls under the ids that they have now."""
     kept = message.get(BLOCKS)
     if not isinstance(kept, list) or not _says(kept, message):
-        return [block for block in _plain_blocks(message) if not _is_blank(block)]
+        return _plain_blocks(message)
     calls = iter(message.get("tool_calls") or ())
-    named = [_named(block, next(calls)) if _is_call(block) else dict(block) for block in kept]
-    return [block for block in named if not _is_blank(block)]
+    return [{**block, "id": next(calls)["id"]} if _is_call(block) else dict(block) for block in kept]
 
 
 def request_of(messages: Iterable[Message]) -> dict[str, Any]:
@@ -67,7 +75,7 @@ def request_of(messages: Iterable[Message]) -> dict[str, Any]:
     system: list[dict[str, Any]] = []
     while rest and rest[0].get("role") in _SYSTEM:
         system += _content(rest.pop(0).get("content"))
-    told = [(_role(one), _told(one)) for one in rest]
+    told = [(_role(one), safe_blocks(_told(one))) for one in rest]
     grouped = groupby(((role, blocks) for role, blocks in told if blocks), lambda pair: pair[0])
     body: dict[str, Any] = {
         "messages": [
@@ -97,11 +105,33 @@ def chat_tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [_chat_tool(_unmarked(one)) for one in tools]
 
 
+def safe_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """A program's own messages, as an endpoint takes them."""
+    return [
+        {**one, "content": safe_blocks(one["content"])} if isinstance(one.get("content"), list) else dict(one)
+        for one in messages
+    ]
+
+
+def safe_blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """What an endpoint takes of blocks that it gave itself: no blank texts, no input but an object, ids of letters."""
+    return [_safe(block) for block in blocks if not _is_blank(block)]
+
+
 def safe_id(call_id: str) -> str:
     """An id that the endpoint takes: two ids stay two."""
     if _NOT_SAFE.search(call_id) is None:
         return call_id
     return f"{_NOT_SAFE.sub('_', call_id)}-{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _safe(block: Block) -> dict[str, Any]:
+    if _is_call(block):
+        given = block.get("input")
+        return {**block, "id": safe_id(str(block.get("id"))), "input": given if isinstance(given, dict) else {}}
+    if block.get("type") == "tool_result":
+        return {**block, "tool_use_id": safe_id(str(block.get("tool_use_id")))}
+    return dict(block)
 
 
 def tool_of(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,12 +163,8 @@ def _plain_blocks(message: Message) -> list[dict[str, Any]]:
     for call in message.get("tool_calls") or ():
         function = call["function"]
         made = {"name": function["name"], "input": _input(function.get("arguments"))}
-        blocks.append({"type": "tool_use", "id": safe_id(str(call["id"])), **made})
+        blocks.append({"type": "tool_use", "id": call["id"], **made})
     return blocks
-
-
-def _named(block: Block, call: Mapping[str, Any]) -> dict[str, Any]:
-    return {**block, "id": safe_id(str(call["id"])), "input": _input(block.get("input"))}
 
 
 def _input(arguments: object) -> dict[str, Any]:
@@ -181,9 +207,7 @@ def _told(message: Message) -> list[dict[str, Any]]:
     content = message.get("content")
     failed = {"is_error": True} if message.get("is_error") else {}
     given = content if isinstance(content, list) else str(content or "")
-    return [
-        {"type": "tool_result", "tool_use_id": safe_id(str(message.get("tool_call_id"))), "content": given, **failed}
-    ]
+    return [{"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": given, **failed}]
 
 
 def _results_first(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

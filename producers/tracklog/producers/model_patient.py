@@ -34,6 +34,12 @@ class PatientModel:
     def name(self) -> str:
         return self._model.name
 
+    @property
+    def named(self) -> Callable[[str], PatientModel]:
+        """As the model's own, when it has one. Raises AttributeError."""
+        named: Callable[[str], Model] = getattr(self._model, "named")  # noqa: B009 - not every model can
+        return lambda name: PatientModel(named(name), self._wait_s, clock=self._clock, check=self._check)
+
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model."""
         ends_s, pause_s = self._clock.monotonic_s() + self._wait_s, PAUSE_FIRST_S

@@ -11,6 +11,7 @@ from tracklog.schemas.errors import (
     DriftRefused,
     Moved,
     NothingReceived,
+    OutcomeAwaited,
     PersonNeeded,
     StillInDoubt,
     Stuck,
@@ -22,6 +23,7 @@ __all__ = ["parked_of"]
 _WORDS: Final[Mapping[type[BaseException], Parked]] = {
     ApprovalNeeded: Parked.APPROVAL,
     NothingReceived: Parked.MESSAGE,
+    OutcomeAwaited: Parked.OUTCOME,
     PersonNeeded: Parked.PERSON,
     StillInDoubt: Parked.DOUBT,
     Diverged: Parked.DIVERGED,

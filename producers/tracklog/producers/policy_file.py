@@ -76,6 +76,7 @@ class PolicyFile:
         self.version: Final = f"sha256:{hashlib.sha256(data).hexdigest()[:32]}"
         self._name = name
         table = self._parsed(data)
+        self.text: Final = data.decode()
         self._rule_lines = _lines(data, re.compile(r"\s*\[\[\s*rules\s*\]\]"))
         self._check_keys("", table, _FILE_KEYS)
         if "default" not in table:

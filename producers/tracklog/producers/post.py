@@ -18,7 +18,7 @@ from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import InboxId, check_trajectory_id
 
-__all__ = ["Poster"]
+__all__ = ["Poster", "append_once"]
 
 POST_S_MAX: Final = 30.0
 """How long a record is tried to be sent before its sender is told that nobody knows."""
@@ -54,26 +54,28 @@ class Poster:
         deadline_s = self._clock.monotonic_s() + POST_S_MAX
         while True:
             try:
-                return await self._append(trajectory_id.encode(), encoded)
+                return await append_once(self._log, self._topic, trajectory_id.encode(), encoded)
             except (AppendUnknown, AppendRefused, LogQueueFull):
                 if self._clock.monotonic_s() > deadline_s:
                     raise
                 await asyncio.sleep(AGAIN_S)
 
-    async def _append(self, key: bytes, encoded: Encoded) -> Position:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Position] = loop.create_future()
 
-        def settle(position: Position | None, error: AppendError | None) -> None:
-            if answer.done():
-                return
-            if position is not None:
-                answer.set_result(position)
-            elif error is not None:
-                answer.set_exception(error)
+async def append_once(log: Log, topic: str, key: bytes, encoded: Encoded) -> Position:
+    """Appends a record and waits for its report. Raises what `Log.append` raises, and the AppendError reported."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Position] = loop.create_future()
 
-        def delivered(position: Position | None, error: AppendError | None) -> None:
-            loop.call_soon_threadsafe(settle, position, error)
+    def settle(position: Position | None, error: AppendError | None) -> None:
+        if answer.done():
+            return
+        if position is not None:
+            answer.set_result(position)
+        elif error is not None:
+            answer.set_exception(error)
 
-        self._log.append(self._topic, key, encoded.value, encoded.headers, delivered)
-        return await answer
+    def delivered(position: Position | None, error: AppendError | None) -> None:
+        loop.call_soon_threadsafe(settle, position, error)
+
+    log.append(topic, key, encoded.value, encoded.headers, delivered)
+    return await answer

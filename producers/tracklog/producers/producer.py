@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, Self
 
+from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import WriterSettings
 from tracklog.infra.topic_admin import check_barrier
 from tracklog.producers.deliveries import Deliveries
-from tracklog.producers.history import Accepted
+from tracklog.producers.history import History
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
@@ -128,11 +129,21 @@ class EventProducer:
             ) from None
         return writer
 
-    async def history(self, trajectory_id: str) -> tuple[State, list[Accepted]]:
+    async def history(self, trajectory_id: str, *, from_checkpoint: BlobStore | None = None) -> History:
         """The accepted state and events, read to the present end. They are kept until `close_history`, so that
-        whoever opens a trajectory reads the log once: history, claim, and history again."""
+        whoever opens a trajectory reads the log once: history, claim, and history again.
+
+        With the blob store of its checkpoints, events before the last one are left out when nothing rests on them.
+        """
         track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
-        return track.state, track.history()
+        await asyncio.to_thread(track.open, from_checkpoint)
+        return History(track.state, track.history(), None if track.shortcut is None else track.shortcut.recall)
+
+    async def whole_history(self, trajectory_id: str) -> History:
+        """The same with what was left out, once there was a `history`."""
+        track = (await self._view.refresh((trajectory_id,), record=True))[trajectory_id]
+        await asyncio.to_thread(track.complete)
+        return await self.history(trajectory_id)
 
     def close_history(self, trajectory_id: str) -> None:
         """Keeps no more events of a trajectory than its state needs."""

@@ -75,9 +75,9 @@ class Record:
             raise self.cursor.diverged(expected, f"{asked} (another {changed})")
         return found.seq
 
-    def of_call(self, kind: type[B], call_id: str, asked: str) -> Recorded[B] | None:
-        """What is recorded of a call."""
-        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last))
+    def of_call(self, kind: type[B], call_id: str, asked: str, times: int = 0) -> Recorded[B] | None:
+        """What is recorded of a call. `times`: how often the same was given out of it before."""
+        return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last, times))
 
     def observed(self, kind: ObservedKind, name: str, occurrence: int, asked: str) -> Recorded[ev.Observed] | None:
         """What a step or a reading gave."""
@@ -94,12 +94,11 @@ class Record:
         return found
 
     async def _next_message(self, wait_s: float) -> Recorded[ev.MessageReceived]:
-        if self.taking is not None:
-            await self.taking.look()
-            while not self.taking.messages and await self.taking.mailbox.wait(wait_s):
-                await self.taking.take()
-            if self.taking.messages:
-                seq, body = self.taking.messages.popleft()
+        taking = self.taking
+        if taking is not None:
+            await taking.look()
+            if await taking.until(lambda: bool(taking.messages), wait_s):
+                seq, body = taking.messages.popleft()
                 return Recorded(seq, self.turn, None, body)
         raise NothingReceived(
             f"trajectory {self.trajectory_id!r} waits for a message, and none has come within {wait_s:g} s",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +39,8 @@ __all__ = ["Reopened", "restore_files"]
 
 RAN: Final = frozenset({Settled.DIRECT, Settled.REISSUED})
 SHOWN_CHARS_MAX: Final = 200
+Shortened = tuple[Recall, Callable[[], Awaitable[list[Event]]]]
+"""(the memory that a history was shortened for, what gives all of it)."""
 logger = logging.getLogger(__name__)
 
 
@@ -55,7 +57,14 @@ class Reopened:
 
     @classmethod
     async def of(
-        cls, setup: Setup, trajectory_id: str, history: Sequence[Event], settling: Settling, *, remembers: bool
+        cls,
+        setup: Setup,
+        trajectory_id: str,
+        history: Sequence[Event],
+        settling: Settling,
+        *,
+        remembers: bool,
+        shortcut: Shortened | None,
     ) -> Reopened:
         """Goes back to what can be gone back to; `history` begins with what a fork inherits.
 
@@ -63,12 +72,12 @@ class Reopened:
         """
         out = cls(remembers)
         if remembers:
-            out.recall = await recall_of(history, setup.store, out.notes)
+            out.recall = shortcut[0] if shortcut is not None else await recall_of(history, setup.store, out.notes)
         if setup.workspace is not None:
             out.workspace = Workspace(setup.workspace, trajectory_id, setup.store, setup.clock)
             first = all(_files(event) is None for event in history)
             await asyncio.to_thread(out.workspace.open, first=first)
-            out.place = await restore_files(history, out.workspace, setup.store, settling, out.notes)
+            out.place = await restore_files(history, out.workspace, setup.store, settling, out.notes, shortcut)
         for note in out.notes:
             logger.warning("trajectory %s: %s", trajectory_id, note)
         return out
@@ -111,7 +120,12 @@ async def recall_of(history: Sequence[Event], blobs: BlobStore, notes: list[str]
 
 
 async def restore_files(
-    history: Sequence[Event], workspace: Workspace, blobs: BlobStore, settling: Settling, notes: list[str]
+    history: Sequence[Event],
+    workspace: Workspace,
+    blobs: BlobStore,
+    settling: Settling,
+    notes: list[str],
+    shortcut: Shortened | None = None,
 ) -> int | None:
     """Makes the workspace what it was at the end of this history; the seq of the event whose files were restored.
 
@@ -131,6 +145,9 @@ async def restore_files(
             continue
         if missing:
             notes.append(f"could not be read when event {seq} was written, and are gone: {', '.join(missing)}")
+        if shortcut is not None and seq <= shortcut[0].until:
+            history = await shortcut[1]()
+            at = next(n for n, one in enumerate(history) if one.envelope.seq == seq)
         await _perform_again(history, at, blobs, settling)
         inherited = history[at].envelope.trajectory_id != history[-1].envelope.trajectory_id
         return None if inherited else seq

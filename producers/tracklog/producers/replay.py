@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -71,6 +72,8 @@ async def replay(
     cursor = Cursor(history, Places(trajectory_id, inherited))
     ended = any(isinstance(event.body, ev.TaskEnded) for event in history) and not cursor.cancelled
     fork = Fork.recorded(history)
+    if fork is not None:
+        setup = await asyncio.to_thread(fork.ruled, setup)
     if rule is None:
         rule = imported_rule(history, setup.store) if cursor.imported else SESSION_RULE
     pen = _NoPen(cursor, ended and not cursor.imported)

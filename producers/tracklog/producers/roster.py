@@ -22,9 +22,9 @@ from typing import Final, NamedTuple, Protocol
 from tracklog.infra.log.port import Record
 from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Driver
+from tracklog.schemas.values import Driver, Place
 
-__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Roster", "Work", "known_of"]
+__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Now", "Roster", "Work", "known_of"]
 
 WAKES_STOPPED: Final = ("Retry", "Cancel")
 AT_ONCE: Final = (Parked.LEFT, Parked.MOVED, Parked.DOUBT)
@@ -55,6 +55,13 @@ class Known(NamedTuple):
 NOTHING: Final = Known()
 
 
+class Now(NamedTuple):
+    """What time it is: of a wall clock, which may be set ahead or back, and of one that only goes on."""
+
+    us: int
+    s: float
+
+
 class Arrival(NamedTuple):
     """An inbox record that was not taken yet, as it was read."""
 
@@ -75,10 +82,10 @@ class Kept:
     """One trajectory. `offered`: the inbox offset up to which its last opening was given everything.
 
     `submitted`: the offset of its Submit, which names its task; None when that was never seen. `left`: it is for the
-    workers of another group.
+    workers of another group. `again_s`: not before this time of the clock that only goes on.
     """
 
-    __slots__ = ("again_us", "arrivals", "came", "known", "left", "offered", "partition", "submitted")
+    __slots__ = ("again_s", "arrivals", "came", "known", "left", "offered", "partition", "submitted")
 
     def __init__(self, partition: int, known: Known = NOTHING) -> None:
         self.partition = partition
@@ -86,7 +93,7 @@ class Kept:
         self.arrivals: list[Arrival] = []
         self.offered = -1
         self.submitted: int | None = None
-        self.again_us = 0
+        self.again_s = 0.0
         self.left = False
         self.came: Notified | None = None
 
@@ -143,11 +150,21 @@ class Kept:
             kinds.add("Retry")
         return [one for one in self.arrivals if one.kind in kinds] if known.started else []
 
-    def when_us(self) -> int:
-        """The earliest time for it; something that came does not wait for what is in doubt."""
-        if any(one.record.offset > self.offered for one in self.arrivals):
-            return self.again_us
-        return max(self.again_us, self.known.due_us if self.known.parked == Parked.DOUBT else 0)
+    @property
+    def due_us(self) -> int:
+        """The time at which it can be gone on with, 0 for any; something that came does not wait for it."""
+        if self.known.parked != Parked.DOUBT or any(one.record.offset > self.offered for one in self.arrivals):
+            return 0
+        return self.known.due_us
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is to be gone on with at some time only."""
+        return self.again_s > 0 or self.due_us > 0
+
+    def left_s(self, now: Now) -> float:
+        """Seconds until its time, 0 or below when that has come."""
+        return max(self.again_s - now.s, (self.due_us - now.us) / 1_000_000)
 
 
 class Roster:
@@ -210,13 +227,13 @@ class Roster:
         self._ready.pop(trajectory_id, None)
         self._later.pop(trajectory_id, None)
 
-    def give_back(self, trajectory_id: str, known: Known | None, *, again_us: int = 0) -> None:
-        """Work on it is over. `known` None: look at it again, at that time."""
+    def give_back(self, trajectory_id: str, known: Known | None, *, again_s: float = 0.0) -> None:
+        """Work on it is over. `known` None: look at it again. `again_s`: not before that time, see `Now.s`."""
         self.busy.discard(trajectory_id)
         kept = self._kept.get(trajectory_id)
         if kept is None:
             return
-        kept.again_us = again_us
+        kept.again_s = again_s
         if known is None:
             kept.offered = -1
         else:
@@ -227,24 +244,23 @@ class Roster:
         kept = self._kept.get(trajectory_id)
         return None if kept is None else kept.work(self._tries_max)
 
-    def next(self, now_us: int) -> str | None:
+    def next(self, now: Now) -> str | None:
         """One to go on with, the one that could for longest first."""
-        for trajectory_id in [one for one in self._later if self._kept[one].when_us() <= now_us]:
+        for trajectory_id in [one for one in self._later if self._kept[one].left_s(now) <= 0]:
             del self._later[trajectory_id]
             self._ready[trajectory_id] = None
         return next(iter(self._ready), None)
 
-    def next_due_us(self) -> int | None:
-        """When to ask again though nothing comes."""
-        return min((self._kept[one].when_us() for one in self._later), default=None)
+    def left_s(self, now: Now) -> float | None:
+        """Seconds until one has its time though nothing comes; None when none waits for a time."""
+        return min((self._kept[one].left_s(now) for one in self._later), default=None)
 
     def _sort(self, trajectory_id: str) -> None:
         self._ready.pop(trajectory_id, None)
         self._later.pop(trajectory_id, None)
         if trajectory_id in self.busy or self.work_of(trajectory_id) is None:
             return
-        later = self._kept[trajectory_id].when_us() > 0
-        (self._later if later else self._ready)[trajectory_id] = None
+        (self._later if self._kept[trajectory_id].waits else self._ready)[trajectory_id] = None
 
 
 def known_of(state: State, *, grace_us: int) -> Known | None:
@@ -252,7 +268,8 @@ def known_of(state: State, *, grace_us: int) -> Known | None:
     task = state.task
     if task is not None and task.driver is not Driver.WORKER:
         return None
-    due = max((call.not_after or 0 for call in state.open_intents.values()), default=0)
+    inline = (call for call in state.open_intents.values() if call.place is Place.INLINE)
+    due = max((call.not_after or 0 for call in inline), default=0)
     return Known(
         ended=state.ended,
         started=task is not None,

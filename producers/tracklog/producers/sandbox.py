@@ -1,7 +1,8 @@
 """The sandbox of a fork: nothing happens again, and nothing new happens, unless its tool was allowed by name.
 
 A call with the tool and the arguments of a call in the origin is given what that one gave; the n-th such call, what
-the n-th gave after the fork, and the last of them again when there are no more. Any other call is denied.
+the n-th gave after the fork, and the last of them again when there are no more. A call whose arguments a person edited
+goes by these, and by the ones that the model proposed. Any other call is denied.
 """
 
 from __future__ import annotations
@@ -64,15 +65,20 @@ def key_of(call: ToolCall) -> Key:
 
 def _results(events: Iterable[Event]) -> dict[Key, list[ev.ToolResult]]:
     """In the order of the intents."""
-    calls: dict[str, Key] = {}
+    proposed: dict[str, Key] = {}
+    calls: dict[str, list[Key]] = {}
     found: dict[Key, list[ev.ToolResult]] = {}
     by_call: dict[str, ev.ToolResult] = {}
     for event in events:
-        if isinstance(event.body, ev.ToolIntent):
-            calls[event.body.call_id] = (event.body.tool, event.body.arguments.hash)
-        elif isinstance(event.body, ev.ToolResult):
-            by_call[event.body.call_id] = event.body
-    for call_id, key in calls.items():
-        if call_id in by_call:
+        body = event.body
+        if isinstance(body, ev.ModelReplied):
+            proposed.update((call.call_id, key_of(call)) for call in body.tool_calls)
+        elif isinstance(body, ev.ToolIntent):
+            made = (body.tool, body.arguments.hash)
+            calls[body.call_id] = list(dict.fromkeys((made, proposed.get(body.call_id, made))))
+        elif isinstance(body, ev.ToolResult):
+            by_call[body.call_id] = body
+    for call_id, keys in calls.items():
+        for key in keys if call_id in by_call else ():
             found.setdefault(key, []).append(by_call[call_id])
     return found

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, overload
 
 import orjson
 
+from tracklog.producers.asked import Asked
 from tracklog.producers.assembly import Message
 from tracklog.producers.beginning import begin, begin_fork, go_on, start_of
 from tracklog.producers.bodies import json_of
@@ -123,7 +124,7 @@ class Session:
             seq = go_on(self._record, body)
             self._recall(recall)
         await self._in_force.open(seq)
-        self._calls.stands = lambda: not self._in_force.own_tools
+        self._calls.rulings.stands = lambda: not self._in_force.own_tools
 
     async def finish_turn(self, memory: Any) -> None:
         """Ends a turn of a program that goes on from `memory` (JSON) alone; a checkpoint may be taken here.
@@ -133,7 +134,7 @@ class Session:
         that is not JSON, BlobError, WorkspaceError.
         """
         if not self.over:
-            await self._notebook.finish_turn(memory, self._replies)
+            await self._notebook.finish_turn(memory, self._replies, self._calls.tally.given)
 
     async def checkpoint(self) -> bool:
         """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
@@ -149,11 +150,7 @@ class Session:
         A message that no event holds yet is recorded as said. Raises Diverged when the context is another one
         than at this point of the record, InvalidEvent for what is no message.
         """
-
-        async def own_tools() -> bytes | None:
-            return self._in_force.shown.versions.tools
-
-        self._messages = await self._contexts.build(messages, own_tools)
+        self._messages = await self._contexts.build(messages)
 
     async def call_model(self, *, on_token: OnToken | None = None) -> Reply:
         """The model's reply to the last context: the recorded one, or a new one. Raises ModelError, Diverged."""
@@ -172,20 +169,15 @@ class Session:
     async def exchange(
         self,
         messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]],
+        asked: Asked,
         ask: Callable[[tuple[Mapping[str, Any], ...]], Awaitable[ModelAnswer]],
     ) -> tuple[ev.ModelReplied, Reply]:
-        """A context, whose hash covers the tools, and the reply to it: as recorded, or as `ask` gives it.
+        """A context, whose hash covers the tools asked for, and the reply to it: as recorded, or as `ask` gives it.
 
-        Raises as build_context and call_model do, and what `ask` raises.
+        Raises as build_context and call_model do, DriftRefused, and what `ask` raises.
         """
-        text = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS).decode() if tools else None
-
-        async def offered() -> bytes | None:
-            return None if text is None else (await self._record.blob(text, JSON)).hash
-
         self._bound.check()
-        plain = await self._contexts.build(messages, offered)
+        plain = await self._contexts.build(messages, asked)
         return await self._reply(lambda: ask(plain))
 
     async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
@@ -206,10 +198,10 @@ class Session:
         return body, Reply(named, body.tool_calls, body.stop_reason)
 
     def wrap(self, client: Any, **options: Any) -> Any:
-        """An `openai.AsyncOpenAI` that replies through this session; see `wrapped_openai` for the options."""
-        from tracklog.producers.wrapped_openai import wrapped_openai
+        """An `openai.AsyncOpenAI` or `anthropic.AsyncAnthropic` that replies through this session; see `wrapped`."""
+        from tracklog.producers.wrapped import wrapped
 
-        return wrapped_openai(self, client, **options)
+        return wrapped(self, client, **options)
 
     def bind(self, tool: Tool) -> Callable[..., Awaitable[str]]:
         """The tool as an async function for a framework that calls tools itself; see Bound."""

@@ -63,13 +63,16 @@ WAYS: Final[Mapping[Effect, tuple[Way, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. `start_within_s`: from the intent to the send. `settle_wait_s`: the longest wait for an outcome,
-    `receive_wait_s` the longest for a message."""
+    """Seconds. `start_within_s`: from the intent to the send, `dispatch_within_s` where a dispatcher sends, which may
+    be paused. `settle_wait_s`: the longest wait until an outcome can be known, `receive_wait_s` the longest for a
+    message, `outcome_wait_s` the longest for what a dispatcher says."""
 
     start_within_s: float = 30.0
     grace_s: float = 120.0
     settle_wait_s: float = 900.0
     receive_wait_s: float = 30.0
+    dispatch_within_s: float = 3600.0
+    outcome_wait_s: float = 30.0
 
 
 @dataclass(slots=True)
@@ -151,6 +154,10 @@ class Settling:
         if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None:
             window_s = min(window_s, tool.key_ttl_s - self._timing.grace_s)
         return self._latest_us() + round(window_s * _US)
+
+    def dispatch_not_after(self) -> int:
+        """Until when a dispatcher may begin to try a call that is intended now."""
+        return self._latest_us() + round(self._timing.dispatch_within_s * _US)
 
     def check(self, tool: Tool) -> None:
         """Raises InvalidTool for a tool that these bounds cannot settle."""
@@ -308,8 +315,12 @@ class Settling:
         )
 
     def _person_needed(self, call: Standing) -> PersonNeeded:
-        return PersonNeeded(
-            f"call {call.intent.call_id!r} of tool {call.intent.tool!r} in trajectory {self._trajectory_id!r} may have "
-            "happened, and nothing but a person can find out",
-            hint=f"look whether it happened, then: tracklog settle {self._trajectory_id} {call.intent.call_id} ...",
-        )
+        return person_needed(self._trajectory_id, call.intent.call_id, call.intent.tool)
+
+
+def person_needed(trajectory_id: str, call_id: str, tool: str) -> PersonNeeded:
+    return PersonNeeded(
+        f"call {call_id!r} of tool {tool!r} in trajectory {trajectory_id!r} may have happened, and nothing but a "
+        "person can find out",
+        hint=f"look whether it happened, then: tracklog settle {trajectory_id} {call_id} ...",
+    )

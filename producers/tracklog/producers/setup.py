@@ -47,6 +47,9 @@ class Setup:
     drift: Drift | None = None
     repeats_max: int | None = None
     """How often in a row the same call with the same arguments may be asked for; None for any number."""
+    dispatches: bool = False
+    """Whether a dispatcher serves this agent: it then performs the calls of tools that do not say where they run and
+    are remote or opaque."""
     timing: Timing = field(default_factory=Timing)
     workspace: Path | None = None
     """The trajectory's own directory: kept at checkpoints, brought back when the session is opened again."""

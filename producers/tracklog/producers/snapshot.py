@@ -2,6 +2,7 @@
 
 until          seq up to which the program's turns are finished: what is recorded after it is answered, not run
 memory         what the last finished turn left, for the next one; without it everything is answered
+spent          by then
 rows           what the session itself remembers there (see `journal`)
 state          of the trajectory at `seq_covered` of the event, without its context, which `rows` and `edits` give
 """
@@ -16,11 +17,12 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.journal import Journal, MemoryJournal, edited, packed, rows_of, unpacked
+from tracklog.producers.spend import Spend
 from tracklog.schemas.errors import BlobAltered
 from tracklog.schemas.state import MessageRef, State, dump_state, load_state
 from tracklog.schemas.values import BlobRef
 
-__all__ = ["Loaded", "Mark", "Recall", "load_snapshot", "store_snapshot"]
+__all__ = ["Loaded", "Mark", "Recall", "blobs_of_snapshot", "load_snapshot", "store_snapshot"]
 
 VERSION: Final = 1
 MEDIA_TYPE: Final = "application/x-tracklog-checkpoint"
@@ -39,6 +41,7 @@ class Mark:
     seen: int | None
     rows: int
     memory: bytes
+    spent: Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Recall:
     turn: int
     replies: int
     seen: int | None
+    spent: Spend
     memory: Any
     rows: Sequence[Any]
     journal: Journal
@@ -82,6 +86,7 @@ def store_snapshot(
             "turn": mark.turn,
             "replies": mark.replies,
             "seen": mark.seen,
+            "spent": list(mark.spent),
             "rows": journal.store(mark.rows, put),
             "edits": rows_of(journal.after(mark.rows), "edits"),
             "memory": remembered.store(mark.memory, put),
@@ -103,12 +108,21 @@ def load_snapshot(blobs: BlobStore, ref: BlobRef, trajectory_id: str) -> Loaded:
         journal, rows = Journal.load(plain["rows"], blobs.get)
         remembered, memory = MemoryJournal.load(plain["memory"], blobs.get)
         state = state._replace(context=_context([*rows_of(rows, "edits"), *plain["edits"]]))
-        kept = (plain["until"], plain["turn"], plain["replies"], plain["seen"])
+        kept = (plain["until"], plain["turn"], plain["replies"], plain["seen"], Spend(*plain["spent"]))
         return Loaded(state, Recall(*kept, memory, rows, journal, remembered))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise BlobAltered(
             f"blob {ref.hash.hex()} is no checkpoint of trajectory {trajectory_id!r} that is known here: {error}"
         ) from error
+
+
+def blobs_of_snapshot(data: bytes) -> tuple[str, ...]:
+    """The hashes of the blobs that a stored snapshot needs. Raises BlobAltered for what is none."""
+    try:
+        plain = orjson.loads(unpacked(data))
+        return tuple(digest for part in ("rows", "memory") if part in plain for digest in plain[part]["blobs"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BlobAltered(f"a blob is no checkpoint: {error}") from error
 
 
 def _context(rows: Sequence[Sequence[Any]]) -> tuple[MessageRef, ...]:

@@ -6,6 +6,7 @@ calls side by side are asked about. Time counts while a process works on the run
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final, NamedTuple
 
 from tracklog.infra.clock import Clock
@@ -13,7 +14,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.values import Budgets, Ruling
 
-__all__ = ["EXT_SPEND", "Recount", "Spend", "Tally", "exhausted", "remaining"]
+__all__ = ["EXT_SPEND", "NOTHING_SPENT", "Recount", "Spend", "Tally", "exhausted", "remaining"]
 
 EXT_SPEND: Final = "spend"
 """In the ext of an `Authorized`: the numbers of a `Spend`, in order, with spaces between."""
@@ -37,6 +38,9 @@ class Spend(NamedTuple):
         return cls(*map(int, text.split()))
 
 
+NOTHING_SPENT: Final = Spend()
+
+
 def exhausted(limits: Budgets, spend: Spend) -> str:
     """Which budget does not allow one call more, in words; "" for none."""
     for name, used in spend._asdict().items():
@@ -57,32 +61,28 @@ def remaining(limits: Budgets, spend: Spend) -> Budgets | None:
 
 
 class Recount:
-    """What the record says of a run's spend. Fed with its accepted events in order."""
+    """What the record says of a run's spend. Fed with its accepted events in order, from where its program goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Spend) -> None:
+        """`before`: what was spent before the first of them, on what no program is given again."""
         self.tenant = ""
-        self.tool_calls = 0
-        self.wall_ms = 0
-        self.tokens = 0
-        """With the cost, of replies that no program is given again: it goes on behind them."""
-        self.cost_micro_usd = 0
-        self.at: dict[str, Spend] = {}
-        """By call id: what the ruling on it was made at."""
-
-    def passed(self, body: ev.ModelReplied) -> None:
-        """Takes in a reply that is not given out."""
-        self.tokens += body.usage.input_tokens + body.usage.output_tokens
-        self.cost_micro_usd += body.cost_micro_usd or 0
+        self.before: Final = before
+        self.tool_calls = before.tool_calls
+        self.wall_ms = before.wall_ms
+        self.at: dict[str, list[Spend | None]] = defaultdict(list)
+        """By call id: what the rulings on it were made at. The arguments of a held call may be edited, and it is ruled
+        on again; it is one call."""
 
     def keep(self, event: Event) -> None:
         """Takes an event in."""
-        self.tenant = event.envelope.tenant
         if not isinstance(event.body, ev.Authorized):
             return
-        self.tool_calls += event.body.ruling is not Ruling.DENY
+        rulings = self.at[event.body.call_id]
+        self.tool_calls += event.body.ruling is not Ruling.DENY and not rulings
         text = event.envelope.ext.get(EXT_SPEND)
-        if text is not None:
-            spend = self.at[event.body.call_id] = Spend.read(text)
+        spend = None if text is None else Spend.read(text)
+        rulings.append(spend)
+        if spend is not None:
             self.wall_ms = max(self.wall_ms, spend.wall_ms)
 
 
@@ -94,8 +94,9 @@ class Tally:
         self._clock = clock
         self._since_s = clock.monotonic_s()
         self._calls = 0
-        self._tokens = recount.tokens
-        self._cost_micro_usd = recount.cost_micro_usd
+        self._given = recount.before.tool_calls
+        self._tokens = recount.before.tokens
+        self._cost_micro_usd = recount.before.cost_micro_usd
 
     @property
     def tenant(self) -> str:
@@ -106,13 +107,15 @@ class Tally:
         self._tokens += body.usage.input_tokens + body.usage.output_tokens
         self._cost_micro_usd += body.cost_micro_usd or 0
 
-    def called(self) -> None:
-        """Takes in a call that is not recorded and was not refused."""
-        self._calls += 1
+    def called(self, *, recorded: bool) -> None:
+        """Takes in a call that was not refused."""
+        self._given += 1
+        self._calls += not recorded
 
-    def at(self, call_id: str) -> Spend | None:
+    def at(self, call_id: str, times: int = 0) -> Spend | None:
         """What a recorded ruling was made at; None when that was not recorded with it."""
-        return self._recount.at.get(call_id)
+        rulings = self._recount.at[call_id]
+        return rulings[times] if times < len(rulings) else None
 
     def now(self, turn: int) -> Spend:
         """For a ruling that is not recorded."""
@@ -123,6 +126,12 @@ class Tally:
             cost_micro_usd=self._cost_micro_usd,
             wall_ms=self._recount.wall_ms + int((self._clock.monotonic_s() - self._since_s) * 1000),
         )
+
+    @property
+    def given(self) -> Spend:
+        """What was spent up to where the program is in the record; the time that of all of the record."""
+        now = self.now(0)
+        return now._replace(tool_calls=self._given)
 
     def before_turn(self, turn: int) -> Spend:
         """What a run has spent before its next turn, as far as the program's own place in the record says it."""

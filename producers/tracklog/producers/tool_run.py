@@ -7,6 +7,7 @@
     has a deadline that is past                      expired     yes: nothing was started
     takes longer than its `timeout_s`, TimeoutError  timeout     no: its effect may have happened
     raises ToolOutcomeUnknown, or is cancelled       unknown     no
+    raises ToolPending                               unknown     not yet: it answers by itself (`pending_s`)
 
 A time-out gives up waiting, nothing more: a function in a thread goes on, and so may an async one that holds on.
 """
@@ -26,10 +27,10 @@ from pydantic import BaseModel
 from tracklog.infra.clock import Clock
 from tracklog.producers.bodies import cut_text
 from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, ToolSet
-from tracklog.schemas.errors import ToolExpired, ToolOutcomeUnknown
+from tracklog.schemas.errors import ToolExpired, ToolOutcomeUnknown, ToolPending
 from tracklog.schemas.values import ResultStatus
 
-__all__ = ["Ran", "check_arguments", "no_such_tool", "run_probe", "run_tool"]
+__all__ = ["Ran", "check_arguments", "no_such_tool", "run_probe", "run_tool", "unfit"]
 
 STOP_S: Final = 1.0
 """How long a call that was cancelled may take to clean up before it is left alone."""
@@ -41,12 +42,13 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 @dataclass(frozen=True, slots=True)
 class Ran:
     """What became of a call. `output` is what the model is given, at most `output_bytes_max` bytes of UTF-8; where
-    that is not all, `whole` is everything."""
+    that is not all, `whole` is everything. `pending_s`: the seconds in which the tool will answer by itself."""
 
     status: ResultStatus
     output: str
     duration_ms: int = 0
     whole: str | None = field(default=None, repr=False)
+    pending_s: float | None = None
 
     @property
     def known(self) -> bool:
@@ -82,6 +84,13 @@ def check_arguments(tool: Tool, arguments_text: str) -> Mapping[str, Any] | str:
     return f"the arguments do not fit: {_shown(problem)}" if problem else arguments
 
 
+def unfit(tools: ToolSet, name: str, arguments_text: str) -> str:
+    """What is wrong with arguments for the tool of this name, in words; "" for nothing, and for a tool that is gone."""
+    tool = tools.get(name)
+    found = {} if tool is None else check_arguments(tool, arguments_text)
+    return found if isinstance(found, str) else ""
+
+
 async def run_tool(
     tool: Tool, context: CallContext, arguments_text: str, *, clock: Clock, output_bytes_max: int
 ) -> Ran:
@@ -100,7 +109,9 @@ async def run_tool(
     text = _SURROGATES.sub("\ufffd", said)
     output = _fitted(text, output_bytes_max)
     duration_ms = round((clock.monotonic_s() - began) * 1000)
-    return Ran(status, output, duration_ms, whole=None if output == text else text)
+    error = ended.error if ended is not None else None
+    pending_s = error.within_s if isinstance(error, ToolPending) else None
+    return Ran(status, output, duration_ms, whole=None if output == text else text, pending_s=pending_s)
 
 
 async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, output_bytes_max: int) -> Probed:

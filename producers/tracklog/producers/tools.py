@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, NoReturn, overload
+from typing import Any, Final, Literal, NoReturn, overload
 
 import orjson
 
@@ -80,6 +80,7 @@ class Probed:
 Call = Callable[[CallContext, Mapping[str, Any]], Awaitable[Any]]
 Probe = Callable[[CallContext, Mapping[str, Any]], Awaitable[Probed]]
 Check = Callable[[Mapping[str, Any]], str]
+Run = Literal["auto", "inline", "dispatch"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,10 @@ class Tool:
 
     `version` names what callers rely on: name, schema, effect. `key_ttl_s`: how long the tool remembers an
     idempotency key. `check` says what does not fit in arguments, "" for nothing; without it `schema` is the check.
+
+    `run` says where its calls are performed: `inline` in the agent's process, `dispatch` by a dispatcher, `auto` by one
+    where agents have one (Setup.dispatches) and the tool is `remote` or opaque. A dispatcher keeps to `calls_max` at
+    once in a process, `starts_per_s`, and one call at a time in a trajectory for a tool that is `serial`.
     Raises InvalidTool for what cannot be kept to: a class without what settles it, a schema that is none.
     """
 
@@ -100,6 +105,11 @@ class Tool:
     key_ttl_s: float | None = None
     probe: Probe | None = field(default=None, repr=False)
     check: Check | None = field(default=None, repr=False)
+    run: Run = "auto"
+    remote: bool = False
+    serial: bool = False
+    calls_max: int | None = None
+    starts_per_s: float | None = None
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +117,7 @@ class Tool:
             raise InvalidTool(f"{self.name!r} is no name for a tool", hint="1 to 64 of A-Z a-z 0-9 _ -")
         object.__setattr__(self, "effect", declared_effect(self.name, self.effect))
         _check_settling(self)
+        _check_run(self)
         if self.check is None:
             check_schema(self.name, self.schema)
         object.__setattr__(self, "version", _version(self))
@@ -121,6 +132,12 @@ class Tool:
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """What does not fit in the arguments, "" for nothing."""
         return self.check(arguments) if self.check is not None else schema_problem(self.schema, arguments)
+
+    def dispatched(self, dispatches: bool) -> bool:
+        """Whether a dispatcher performs its calls, for agents that have one or not."""
+        if self.run != "auto" or self.effect is Effect.LOCAL:
+            return self.run == "dispatch"
+        return dispatches and (self.remote or self.effect is Effect.OPAQUE)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -184,6 +201,10 @@ def tool(
     key_ttl_s: float | None = ...,
     probe: Function | None = ...,
     name: str | None = ...,
+    run: Run = ...,
+    serial: bool = ...,
+    calls_max: int | None = ...,
+    starts_per_s: float | None = ...,
 ) -> Callable[[Function], Tool]: ...
 
 
@@ -195,6 +216,10 @@ def tool(
     key_ttl_s: float | None = None,
     probe: Function | None = None,
     name: str | None = None,
+    run: Run = "auto",
+    serial: bool = False,
+    calls_max: int | None = None,
+    starts_per_s: float | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Makes a tool of a typed function, sync (run in a thread of its own) or async.
 
@@ -216,6 +241,10 @@ def tool(
             key_ttl_s=key_ttl_s,
             probe=None if probe is None else signature.asked_of(probe, CallContext),
             check=signature.problem,
+            run=run,
+            serial=serial,
+            calls_max=calls_max,
+            starts_per_s=starts_per_s,
         )
 
     return declare if fn is None else declare(fn)
@@ -241,6 +270,20 @@ def _check_settling(one: Tool) -> None:
         )
     if one.effect is Effect.PROBE and one.probe is None:
         raise InvalidTool(f"tool {one.name!r} has the effect probe and no probe", hint="give probe=, or opaque")
+
+
+def _check_run(one: Tool) -> None:
+    if one.run not in ("auto", "inline", "dispatch"):
+        raise InvalidTool(f"tool {one.name!r} has run={one.run!r}", hint="one of auto, inline, dispatch")
+    if one.run == "dispatch" and one.effect is Effect.LOCAL:
+        raise InvalidTool(
+            f"tool {one.name!r} is local and to be dispatched",
+            hint="a workspace is where its agent runs: leave run= away, or declare what the tool does elsewhere",
+        )
+    if one.calls_max is not None and one.calls_max < 1:
+        raise InvalidTool(f"tool {one.name!r} has calls_max={one.calls_max}", hint="1 or more")
+    if one.starts_per_s is not None and not (math.isfinite(one.starts_per_s) and one.starts_per_s > 0):
+        raise InvalidTool(f"tool {one.name!r} has starts_per_s={one.starts_per_s}", hint="above 0")
 
 
 def _version(one: Tool) -> str:

@@ -6,8 +6,10 @@ import threading
 from collections import deque
 from typing import Final
 
+from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Position, Record
 from tracklog.producers.history import Accepted
+from tracklog.producers.shortcut import Shortcut, find_shortcut
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.fold import fold
@@ -28,6 +30,10 @@ class Track:
         self._kept: deque[Record] = deque()
         self._lock = threading.Lock()
         self._history: list[Accepted] | None = None
+        self._passed: dict[int, Record] = {}
+        """Accepted, not decoded: what a shortcut left out of the history."""
+        self.shortcut: Shortcut | None = None
+        """The way that was taken to this state, of a track that records."""
 
     def record(self) -> None:
         """Keeps the accepted events too, from the first one on; before anything is folded."""
@@ -38,19 +44,26 @@ class Track:
         return self._history is not None
 
     def history(self) -> list[Accepted]:
-        """The accepted events up to the state, of a track that records."""
+        """The accepted events up to the state, of a track that records; without what a shortcut left out."""
         with self._lock:
             return list(self._history or ())
+
+    def complete(self) -> None:
+        """Puts into the history what a shortcut left out."""
+        with self._lock:
+            passed, self._passed, self.shortcut = self._passed, {}, None
+            found = [(decode_event(one.key, one.value, one.headers), _position(one)) for one in passed.values()]
+            self._history = sorted([*found, *(self._history or ())], key=_seq)
 
     def stop_recording(self) -> None:
         """Lets go of the events: only a trajectory that is being opened takes memory for them."""
         with self._lock:
-            self._history = None
+            self._history, self._passed, self.shortcut = None, {}, None
 
     def keep(self, record: Record) -> None:
         """Takes in the next record of the trajectory, in log order."""
         self._kept.append(record)
-        if len(self._kept) > KEPT_RECORDS_MAX:
+        if len(self._kept) > KEPT_RECORDS_MAX and self._history is None:
             self.fold()
 
     def fold(self) -> None:
@@ -58,6 +71,27 @@ class Track:
         with self._lock:
             while self._kept:
                 self._fold_one(self._kept.popleft())
+
+    def open(self, blobs: BlobStore | None) -> None:
+        """Folds what was kept, all of a trajectory, of a track that records; from a checkpoint on when there is one.
+
+        Blocks. Raises BlobError.
+        """
+        with self._lock:
+            if blobs is not None and not self._history and self.state.events == 0:
+                self._take_shortcut(find_shortcut(self.state.trajectory_id, list(self._kept), blobs))
+        self.fold()
+
+    def _take_shortcut(self, found: Shortcut | None) -> None:
+        if found is None:
+            return
+        kept = [self._kept.popleft() for _ in range(found.at + 1)]
+        self.state, self.shortcut, self._history = found.state, found, []
+        self._passed = {seq: kept[one.at] for seq, one in enumerate(found.passed)}
+        for record in [self._passed.pop(seq) for seq in found.needed]:
+            self._history.append((decode_event(record.key, record.value, record.headers), _position(record)))
+        last = len(found.passed)
+        self._accepted = {seq: found.passed[seq].hash for seq in range(max(0, last - self._window), last)}
 
     def _fold_one(self, record: Record) -> None:
         try:
@@ -70,7 +104,7 @@ class Track:
             if len(self._accepted) > self._window:
                 del self._accepted[next(iter(self._accepted))]
             if self._history is not None:
-                self._history.append((event, Position(record.partition, record.offset, record.timestamp_ms)))
+                self._history.append((event, _position(record)))
 
     def accepted(self, seq: int, digest: bytes) -> bool:
         """Whether this very event was accepted on the way, whatever the head is now (DESIGN §8, 2)."""
@@ -80,3 +114,11 @@ class Track:
         """Whether this event can never be accepted any more: its epoch is over, or its seq is taken."""
         head = self.state.head
         return not self.accepted(seq, digest) and (head.epoch > epoch or head.seq >= seq)
+
+
+def _position(record: Record) -> Position:
+    return Position(record.partition, record.offset, record.timestamp_ms)
+
+
+def _seq(one: Accepted) -> int:
+    return one[0].envelope.seq

@@ -49,7 +49,8 @@ class LogView:
     async def refresh(self, trajectory_ids: Iterable[str], *, record: bool = False) -> Tracks:
         """Follows the trajectories and reads to the present end of their partitions; folds them.
 
-        With `record` their tracks keep what was accepted, from the first event on, until they are told to stop.
+        With `record` their tracks keep what was accepted, from the first event on, until they are told to stop; they
+        are not folded here.
 
         The first call for a trajectory scans its partition once, for all that asked at the same time.
         A log that does not answer is asked again until the bound runs out, so that a leader may change
@@ -58,7 +59,7 @@ class LogView:
         answer: asyncio.Future[Tracks] = self._loop.create_future()
         self._requests.put((frozenset(trajectory_ids), record, answer))
         tracks = await answer
-        for track in tracks.values():
+        for track in tracks.values() if not record else ():
             track.fold()
         return tracks
 

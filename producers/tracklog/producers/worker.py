@@ -21,7 +21,7 @@ from typing import Final
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.settings import LoopSettings
 from tracklog.producers.leash import Leash
-from tracklog.producers.roster import Arrival, Known, Roster
+from tracklog.producers.roster import Arrival, Known, Now, Roster
 from tracklog.producers.worker_partitions import Partitions, Standings
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.errors import Moved
@@ -32,6 +32,8 @@ AGAIN_S: Final = 1.0
 """After which a trajectory is looked at again whose end could not be seen: the log was away, or it was taken over."""
 DOUBT_AGAIN_S: Final = 5.0
 """The least pause before one that is in doubt is opened again."""
+LOOK_S_MAX: Final = 5.0
+"""Between two looks at the time while one waits for it: a clock that is set announces nothing."""
 CUT_OFF_S: Final = 5.0
 """What tasks that were cut off have to end."""
 
@@ -159,7 +161,7 @@ class Worker:
 
     def _start_some(self) -> None:
         while not self._leaving and len(self._tasks) < self._settings.trajectories_max:
-            trajectory_id = self.roster.next(self._runner.clock.now_us())
+            trajectory_id = self.roster.next(self._now())
             if trajectory_id is None:
                 return
             kept = self.roster.get(trajectory_id)
@@ -179,18 +181,21 @@ class Worker:
             self._told(f"{trajectory_id}: {type(error).__name__}: {error}")
         finally:
             del self._tasks[trajectory_id]
-            self.roster.give_back(trajectory_id, known, again_us=self._again_us(known))
+            self.roster.give_back(trajectory_id, known, again_s=self._again_s(known))
             self._wake.set()
 
-    def _again_us(self, known: Known | None) -> int:
+    def _again_s(self, known: Known | None) -> float:
         pause_s = AGAIN_S if known is None else DOUBT_AGAIN_S if known.parked == "doubt" else 0.0
-        return self._runner.clock.now_us() + round(pause_s * 1_000_000) if pause_s else 0
+        return self._now().s + pause_s if pause_s else 0.0
+
+    def _now(self) -> Now:
+        return Now(self._runner.clock.now_us(), self._runner.clock.monotonic_s())
 
     async def _until_something(self, stopping: asyncio.Task[bool]) -> None:
         """Until something came or ended, it is time for one that waits, or the worker is told to stop."""
         waking = asyncio.create_task(self._wake.wait())
-        due_us = self.roster.next_due_us()
-        wait_s = None if due_us is None else max(0.01, (due_us - self._runner.clock.now_us()) / 1_000_000)
+        left_s = self.roster.left_s(self._now())
+        wait_s = None if left_s is None else min(LOOK_S_MAX, max(0.01, left_s))
         try:
             await asyncio.wait({waking, stopping}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -14,23 +14,27 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.settings import WorkerSettings
 from tracklog.producers.bodies import whole_text
+from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.leash import Leash
 from tracklog.producers.model_patient import PatientModel
 from tracklog.producers.opening import opened
+from tracklog.producers.pen import WriterPen
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.roster import Arrival, Kept, Known, Work, known_of
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
+from tracklog.producers.taking import Taking
 from tracklog.producers.turn import Agent, run_turns
+from tracklog.producers.versions import Drift
 from tracklog.producers.worker_mailbox import WorkerMailbox
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.codec import decode_inbox
-from tracklog.schemas.errors import InputError, LogError, TracklogError, WriterError
-from tracklog.schemas.lifecycle import STOPPED, Parked
+from tracklog.schemas.errors import Cancelled, InputError, LogError, TracklogError, WriterError
+from tracklog.schemas.lifecycle import STOPPED, Parked, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
@@ -56,6 +60,8 @@ class Runner:
     name: str
     settings: WorkerSettings
     timing: Timing = field(default_factory=Timing)
+    drift: Drift | None = None
+    """What happens to a run that was left with other versions; see Setup."""
 
     @property
     def grace_us(self) -> int:
@@ -77,18 +83,21 @@ class Runner:
         except (WriterError, LogError):
             return None
         except TracklogError as error:
-            return await self._stop(trajectory_id, Parked.FAILED, str(error)[:TEXT_FIELD_CHARS_MAX])
+            return await self._fail(trajectory_id, kept, str(error)[:TEXT_FIELD_CHARS_MAX])
         finally:
             self.producer.forget(trajectory_id)
 
     async def _do(self, trajectory_id: str, kept: Kept, leash: Leash, state: State) -> Known | None:
         work = kept.work(self.settings.tries_max)
+        if work is Work.RUN and _cancelled(state, kept) and not state.open_intents:
+            return await self._cancel(trajectory_id, kept)
         if work is Work.RUN:
             return await self._run(trajectory_id, kept, leash)
         if work is Work.NOTE:
             return await self._note(trajectory_id, kept)
         if work is Work.POISON:
-            return await self._stop(trajectory_id, Parked.POISON, f"{state.tries} owners died on it in a row")
+            writer = await self._claim(trajectory_id, None, None)
+            return await self._let_go(writer, Parked.POISON, f"{state.tries} owners died on it in a row")
         return kept.known
 
     async def _run(self, trajectory_id: str, kept: Kept, leash: Leash) -> Known | None:
@@ -140,7 +149,9 @@ class Runner:
             model=model,
             labels=start.labels,
             repeats_max=self.settings.repeats_max,
-            timing=replace(self.timing, receive_wait_s=0.0),
+            dispatches=self.settings.dispatches,
+            timing=replace(self.timing, receive_wait_s=0.0, outcome_wait_s=self.settings.outcome_wait_s),
+            drift=self.drift,
         )
 
     async def _start(self, trajectory_id: str, kept: Kept) -> tuple[ev.TaskStarted, str | None, Takes | None]:
@@ -173,7 +184,7 @@ class Runner:
         known = ", ".join(sorted(self.agents))
         reason = f"no worker has an agent {start.agent!r}; known are {known}"
         if kept.known.started:
-            return await self._stop(trajectory_id, Parked.FAILED, reason)
+            return await self._fail(trajectory_id, kept, reason)
         takes = submit if kept.arrivals else None
         writer = await self._claim(trajectory_id, tenant, takes)
         kept.offer()
@@ -192,8 +203,25 @@ class Runner:
             await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset)
         return await self._let_go(writer, parked, "")
 
-    async def _stop(self, trajectory_id: str, parked: Parked, reason: str) -> Known | None:
-        return await self._let_go(await self._claim(trajectory_id, None, None), parked, reason)
+    async def _cancel(self, trajectory_id: str, kept: Kept) -> Known | None:
+        """Takes what has come, and ends what was cancelled: nobody needs its agent for that."""
+        leash = Leash()
+        pen = WriterPen(await self._claim(trajectory_id, None, None), leash)
+        taking = Taking(pen, WorkerMailbox(kept), self.clock)
+        await taking.take()
+        kept.offer()
+        try:
+            check_cancelled(taking, await pen.standing())
+            await pen.release()
+        except Cancelled as error:
+            await obey(pen, error)
+        return self._after(leash)
+
+    async def _fail(self, trajectory_id: str, kept: Kept, reason: str) -> Known | None:
+        """Stops one that could not be gone on with; the Retry that let it go on is taken by that."""
+        takes = _first(kept.arrivals, "Retry") if kept.known.parked in STOPPED else None
+        kept.offer()
+        return await self._let_go(await self._claim(trajectory_id, None, takes), Parked.FAILED, reason)
 
     async def _claim(self, trajectory_id: str, tenant: str | None, takes: Takes | None) -> TrajectoryWriter:
         inbox_id, position = takes if takes is not None else (None, None)
@@ -215,6 +243,12 @@ class Runner:
 
     def _after(self, leash: Leash) -> Known | None:
         return None if leash.state is None else known_of(leash.state, grace_us=self.grace_us)
+
+
+def _cancelled(state: State, kept: Kept) -> bool:
+    """Whether somebody has asked a trajectory that was begun to end."""
+    asked = any(one.kind == "Cancel" for one in kept.arrivals)
+    return state.status is TrajectoryStatus.CANCELLING or (state.task is not None and asked)
 
 
 def _first(arrivals: Sequence[Arrival], kind: str) -> Takes | None:

@@ -34,7 +34,7 @@ from tracklog.producers.workspace_tree import (
 from tracklog.schemas.errors import BlobAltered, WorkspaceError
 from tracklog.schemas.values import BlobRef, SnapshotKind
 
-__all__ = ["Snapshot", "Workspace"]
+__all__ = ["MEDIA_TYPE", "Snapshot", "Workspace", "load_tree"]
 
 CHAIN_MAX: Final = 32
 """Manifests in a row that say only what changed: so many blobs are read to restore, and a whole one is written
@@ -118,7 +118,7 @@ class Workspace:
         Raises BlobMissing or BlobAltered (the files are then in no known state: restore another snapshot), BlobError,
         and WorkspaceError.
         """
-        tree, chain = self._load(ref)
+        tree, chain = load_tree(self._blobs, ref)
         self._check_there(tree)
         now_us = self._clock.now_us()
         self._last = None
@@ -138,29 +138,9 @@ class Workspace:
         self._last = _Last(ref, tree, tree_hash(tree), chain)
         return missing
 
-    def _load(self, ref: BlobRef) -> tuple[Tree, int]:
-        """(the tree, how many manifests it builds on)."""
-        manifests: list[Manifest] = []
-        digest: str | None = ref.hash.hex()
-        while digest is not None:
-            if len(manifests) > CHAIN_MAX:
-                raise BlobAltered(f"the manifest {ref.hash.hex()} of a workspace builds on more than {CHAIN_MAX}")
-            manifests.append(load_manifest(self._blobs.get(digest)))
-            digest = manifests[-1].base
-        tree = dict(manifests[-1].put)
-        for manifest in reversed(manifests[:-1]):
-            for path in manifest.gone:
-                tree.pop(path, None)
-            tree.update(manifest.put)
-        tree = dict(sorted(tree.items()))
-        check_tree(tree, manifests[0].tree_hash)
-        return tree, len(manifests) - 1
-
     def _check_there(self, tree: Tree) -> None:
         """Before anything is touched: a blob that is not there is found here, not half way. Raises BlobMissing."""
-        wanted = {
-            digest for entry in tree.values() if entry.kind is Kind.FILE for digest in entry.chunks or (entry.value,)
-        }
+        wanted = {digest for entry in tree.values() if entry.kind is Kind.FILE for digest in entry.contents}
         with ThreadPoolExecutor(_FETCHERS) as pool:
             for digest, there in zip(wanted, pool.map(self._blobs.has, wanted), strict=True):
                 if not there:
@@ -193,6 +173,25 @@ class Workspace:
                 f"the blob store {place} lies inside of workspace {self.root}",
                 hint="give the session a directory of its own, beside the store",
             )
+
+
+def load_tree(blobs: BlobStore, ref: BlobRef) -> tuple[Tree, int]:
+    """(what a snapshot has at which path, how many manifests it builds on). Raises BlobMissing, BlobAltered."""
+    manifests: list[Manifest] = []
+    digest: str | None = ref.hash.hex()
+    while digest is not None:
+        if len(manifests) > CHAIN_MAX:
+            raise BlobAltered(f"the manifest {ref.hash.hex()} of a workspace builds on more than {CHAIN_MAX}")
+        manifests.append(load_manifest(blobs.get(digest)))
+        digest = manifests[-1].base
+    tree = dict(manifests[-1].put)
+    for manifest in reversed(manifests[:-1]):
+        for path in manifest.gone:
+            tree.pop(path, None)
+        tree.update(manifest.put)
+    tree = dict(sorted(tree.items()))
+    check_tree(tree, manifests[0].tree_hash)
+    return tree, len(manifests) - 1
 
 
 def _kind(chain: int) -> SnapshotKind:

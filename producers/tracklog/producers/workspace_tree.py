@@ -50,6 +50,11 @@ class Entry(NamedTuple):
         """What makes two entries the same."""
         return self.kind.value, self.mode, self.value
 
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Of a file: the hashes of the blobs that it is, one after the other."""
+        return self.chunks or (self.value,)
+
 
 Tree = Mapping[str, Entry]
 """Escaped path -> what lies there; the root itself is not in it."""
@@ -107,6 +112,12 @@ class Manifest(NamedTuple):
     base: str | None
     put: Mapping[str, Entry]
     gone: tuple[str, ...]
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The hashes of the contents that it names."""
+        files = (entry for entry in self.put.values() if entry.kind is Kind.FILE)
+        return tuple(digest for entry in files for digest in entry.contents)
 
 
 def load_manifest(data: bytes) -> Manifest:

@@ -1,24 +1,21 @@
-"""An AsyncOpenAI client whose chat completions go through a session: recorded once, answered from the record after.
-
-It is the SDK's own client over a transport that is the session, so whatever is built on the SDK works with it, and
-gets the SDK's own objects. POST .../chat/completions is answered; every other request raises SessionMisused.
-"""
+"""Chat completions of a wrapped AsyncOpenAI (see `wrapped`)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from tracklog.producers.asked import Asked
 from tracklog.producers.model_completion import Prices
 from tracklog.producers.model_openai import OpenAIModel
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
+from tracklog.producers.wrapped import through, unfit
 from tracklog.schemas import events as ev
-from tracklog.schemas.errors import InputError, SessionMisused
+from tracklog.schemas.errors import SessionMisused
 
 try:
-    import httpx2
     import openai
 except ImportError as error:
     raise ImportError("the openai package is missing: pip install 'tracklog[openai]'") from error
@@ -29,59 +26,33 @@ if TYPE_CHECKING:
 
 __all__ = ["wrapped_openai"]
 
-PATH: Final = "/chat/completions"
+_BESIDE: Final = frozenset(("model", "messages", "tools", "stream", "stream_options", "n"))
+_ABOUT: Final = frozenset(("user", "metadata", "store", "prompt_cache_key", "safety_identifier"))
+"""In a body, what no reply depends on: beside the rest, which is sampling."""
 
 
 def wrapped_openai(
-    session: Session,
-    client: Any,
-    *,
-    on_token: OnToken | None = None,
-    prices: Prices | None = None,
-    **tries: Any,
+    session: Session, client: Any, *, on_token: OnToken | None = None, prices: Prices | None = None, **tries: Any
 ) -> openai.AsyncOpenAI:
-    """The client for use inside of the session. The one given asks live; it stays as it is.
-
-    `on_token` is given the text of live replies as it comes. A program that streams is given the reply when it is
-    whole. `prices` and `tries` (retries, timeout_s, backoff_s) are those of OpenAIModel; the client's own retries
-    are not used. Raises InputError for a client of another kind.
-    """
+    """See `wrapped`."""
     if not isinstance(client, openai.AsyncOpenAI) or isinstance(client, openai.AsyncAzureOpenAI):
-        raise InputError(
-            f"a {type(client).__name__} cannot be wrapped", hint="give an openai.AsyncOpenAI: sessions are async"
-        )
+        raise unfit(client)
     model = OpenAIModel(client, "", prices=prices, **tries)
-    transport = _Through(session, model, on_token)
-    http_client = httpx2.AsyncClient(transport=transport, base_url=client.base_url)
-    return client.with_options(http_client=http_client, max_retries=0)
+    wrapped: openai.AsyncOpenAI = through(client, _Completions(session, model, on_token))
+    return wrapped
 
 
-class _Through(httpx2.AsyncBaseTransport):
-    """The session, as what a client sends its requests by."""
+class _Completions:
+    path: Final = "/chat/completions"
 
     def __init__(self, session: Session, model: OpenAIModel, on_token: OnToken | None) -> None:
         self._session = session
         self._model = model
         self._on_token = on_token
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises as Session.exchange does."""
-        if request.method != "POST" or not request.url.path.endswith(PATH):
-            raise SessionMisused(
-                f"{request.method} {request.url.path} of a wrapped client would not be recorded",
-                hint=f"inside of a session only POST {PATH} is; read other things with session.step",
-            )
-        body = orjson.loads(await request.aread())
-        event, reply = await self._ask(body)
-        completion = _completion(self._session, body, reply, event)
-        if body.get("stream"):
-            return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_stream(completion))
-        return httpx2.Response(200, json=completion)
-
-    async def _ask(self, body: dict[str, Any]) -> tuple[ev.ModelReplied, Reply]:
-        messages = body.pop("messages", None)
-        if not isinstance(messages, list) or body.get("n") not in (None, 1):
-            raise SessionMisused("a session takes one list of messages, and one reply to it", hint="leave n out")
+    async def answer(self, body: dict[str, Any], headers: Mapping[str, str]) -> Mapping[str, Any]:
+        if body.get("n") not in (None, 1):
+            raise SessionMisused("a session takes one reply to a list of messages", hint="leave n out")
         tools = body.get("tools") or ()
         plain = {key: value for key, value in body.items() if key not in ("stream", "stream_options", "n")}
 
@@ -91,7 +62,24 @@ class _Through(httpx2.AsyncBaseTransport):
                 {**plain, "messages": list(recorded)}, request, on_token=self._on_token
             )
 
-        return await self._session.exchange(messages, tools, ask)
+        sampling = {name: value for name, value in body.items() if name not in _BESIDE | _ABOUT}
+        asked = Asked.of(body.get("model"), tools, sampling)
+        event, reply = await self._session.exchange(body["messages"], asked, ask)
+        return _completion(self._session, body, reply, event)
+
+    def events(self, answer: Mapping[str, Any]) -> Iterator[bytes]:
+        """The completion in three chunks: what was said, that it ended, what it cost."""
+        shared = {**answer, "object": "chat.completion.chunk", "usage": None}
+        (choice,) = answer["choices"]
+        message = choice["message"]
+        calls = [{**call, "index": position} for position, call in enumerate(message.get("tool_calls") or ())]
+        delta = {**message, "tool_calls": calls} if calls else message
+        said = {"index": 0, "delta": delta, "finish_reason": None}
+        ended = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+        cost = {**shared, "choices": [], "usage": answer["usage"]}
+        for chunk in ({**shared, "choices": [said]}, {**shared, "choices": [ended]}, cost):
+            yield b"data: " + orjson.dumps(chunk) + b"\n\n"
+        yield b"data: [DONE]\n\n"
 
 
 def _completion(session: Session, body: Mapping[str, Any], reply: Reply, event: ev.ModelReplied) -> dict[str, Any]:
@@ -114,18 +102,3 @@ def _completion(session: Session, body: Mapping[str, Any], reply: Reply, event: 
         "choices": [choice],
         "usage": counted,
     }
-
-
-async def _stream(completion: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """The completion in three chunks: what was said, that it ended, what it cost."""
-    shared = {**completion, "object": "chat.completion.chunk", "usage": None}
-    (choice,) = completion["choices"]
-    message = choice["message"]
-    calls = [{**call, "index": position} for position, call in enumerate(message.get("tool_calls") or ())]
-    delta = {**message, "tool_calls": calls} if calls else message
-    said = {"index": 0, "delta": delta, "finish_reason": None}
-    ended = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
-    chunks = ({**shared, "choices": [said]}, {**shared, "choices": [ended]}, {**completion, **shared, "choices": []})
-    for chunk in (*chunks[:2], {**chunks[2], "usage": completion["usage"]}):
-        yield b"data: " + orjson.dumps(chunk) + b"\n\n"
-    yield b"data: [DONE]\n\n"

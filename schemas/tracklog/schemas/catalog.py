@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Final
@@ -137,6 +137,18 @@ def reader_of(schema: Schema) -> Any:
 def by_fingerprint() -> Mapping[bytes, Schema]:
     """Every known schema version of every type, by fingerprint."""
     return {schema.fingerprint: schema for name in KIND_OF for schema in versions(name)}
+
+
+@lru_cache(maxsize=1024)
+def find(fingerprint: bytes, stated: bytes | None) -> Schema | None:
+    """The schema version with this fingerprint, None for one that is not known here.
+
+    `stated` is the type that a record names: where it is right, the files of the other types are not read.
+    """
+    name = (stated or b"").decode(errors="replace")
+    named = versions(name) if name in KIND_OF else ()
+    found = next((schema for schema in named if schema.fingerprint == fingerprint), None)
+    return found if found is not None else by_fingerprint().get(fingerprint)
 
 
 def _folder(kind: Kind) -> Traversable:

@@ -152,7 +152,7 @@ def _decode(
         raise ForeignRecord("a record without a value (a tombstone) has no place in this topic")
     headers = dict(header_list)
     fingerprint, payload = split_frame(value, headers)
-    schema = catalog.by_fingerprint().get(fingerprint)
+    schema = catalog.find(fingerprint, headers.get(HEADER_TYPE))
     if schema is not None and schema.kind is not kind:
         raise ForeignRecord(f"a record of type {schema.name} belongs to another topic than this one ({kind})")
     digest = event_hash(fingerprint, payload)

@@ -37,7 +37,24 @@ def context_hash(hashes: Sequence[bytes], rule_version: str, tools_hash: bytes |
     `tools_hash` is that of the tool schemas, None when there are none. Raises ValueError for a hash of
     another length, which would let two different contexts run together.
     """
-    if set(map(len, hashes)) - {HASH_BYTES}:
-        raise ValueError(f"a message hash has {HASH_BYTES} bytes")
-    rule = hashlib.sha256(rule_version.encode()).digest()
-    return hashlib.sha256(b"".join((rule, tools_hash or ZERO_HASH, *hashes))).digest()
+    return ContextHash(rule_version, tools_hash).of(hashes)
+
+
+class ContextHash:
+    """`context_hash` of one context after another: of one that begins with the last, only the rest is hashed."""
+
+    def __init__(self, rule_version: str, tools_hash: bytes | None = None) -> None:
+        self._start = hashlib.sha256(hashlib.sha256(rule_version.encode()).digest() + (tools_hash or ZERO_HASH))
+        self._so_far = self._start.copy()
+        self._hashed: list[bytes] = []
+
+    def of(self, hashes: Sequence[bytes]) -> bytes:
+        """The hash of the context with these messages. Raises ValueError as `context_hash` does."""
+        if self._hashed != list(hashes[: len(self._hashed)]):
+            self._so_far, self._hashed = self._start.copy(), []
+        rest = hashes[len(self._hashed) :]
+        if set(map(len, rest)) - {HASH_BYTES}:
+            raise ValueError(f"a message hash has {HASH_BYTES} bytes")
+        self._so_far.update(b"".join(rest))
+        self._hashed += rest
+        return self._so_far.copy().digest()

@@ -36,6 +36,7 @@
     |   +-- SessionWaits          nothing is wrong: somebody else must speak first
     |   |   +-- ApprovalNeeded    a held call waits for a decision
     |   |   +-- NothingReceived   a message is waited for
+    |   |   +-- OutcomeAwaited    a dispatcher has not said yet what became of a call
     |   +-- Cancelled             somebody cancelled the trajectory
     |   +-- Moved                 its worker leaves; another one goes on with it
     |   +-- Stuck                 the same call with the same arguments, again and again
@@ -47,6 +48,7 @@
     +-- ToolError                 raised by a tool, to say more than that it failed
     |   +-- ToolExpired           the deadline had passed before anything was sent
     |   +-- ToolOutcomeUnknown    NOT definite: the effect may have happened             exit 4
+    |       +-- ToolPending       it was begun, and answers later by itself
     +-- ModelError                a model gave no reply                                exit 3
     |   +-- ModelUnavailable      nobody answered, or only with 429 and 5xx, within the bounds
     |   +-- ModelRefused          the endpoint said no: the key, the model's name, the request
@@ -206,6 +208,9 @@ class ApprovalNeeded(SessionWaits): ...
 class NothingReceived(SessionWaits): ...
 
 
+class OutcomeAwaited(SessionWaits): ...
+
+
 class Cancelled(SessionError): ...
 
 
@@ -240,6 +245,14 @@ class ToolExpired(ToolError): ...
 class ToolOutcomeUnknown(ToolError):
     definite = False
     exit_code = 4
+
+
+class ToolPending(ToolOutcomeUnknown):
+    """`within_s`: seconds until when the tool will have answered; only then anybody looks into the call."""
+
+    def __init__(self, message: str, *, within_s: float, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.within_s = within_s
 
 
 class ModelError(TracklogError):

@@ -33,4 +33,11 @@ class Done(LedgerBody):
     status: ResultStatus
 
 
-LEDGER_TYPES: Final[Mapping[str, type[LedgerBody]]] = {cls.__name__: cls for cls in (Attempt, Expired, Done)}
+class Pending(LedgerBody):
+    """The tool has taken the call on and answers later, by itself: nobody looks into it before `until`."""
+
+    dispatcher: Name
+    until: Micros
+
+
+LEDGER_TYPES: Final[Mapping[str, type[LedgerBody]]] = {cls.__name__: cls for cls in (Attempt, Expired, Done, Pending)}

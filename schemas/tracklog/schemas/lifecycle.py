@@ -58,6 +58,7 @@ class Parked(StrEnum):
     MOVED = "moved"
     APPROVAL = "approval"
     MESSAGE = "message"
+    OUTCOME = "outcome"
     PERSON = "person"
     DOUBT = "doubt"
     DIVERGED = "diverged"
@@ -70,6 +71,9 @@ class Parked(StrEnum):
 EXT_PARKED: Final = "parked"
 EXT_CODE: Final = "code_version"
 """In `ext` of DriftCrossed: the code that goes on, when it is other code."""
+EXT_LANE: Final = "lane"
+"""In `ext` of a dispatched ToolIntent: the number, from 0, that no other open one of the trajectory has. The calls of
+one lane come one after the other, so the outcomes of a lane are numbered by the seq of their intent."""
 STOPPED: Final = frozenset({Parked.DIVERGED, Parked.DRIFT, Parked.STUCK, Parked.POISON, Parked.FAILED})
 """Goes on only when somebody says so; every other reason ends by itself, or by what comes into the inbox."""
 

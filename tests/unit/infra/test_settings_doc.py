@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import inspect
 
-from scripts.settings_doc import PAGE, page
+from scripts.settings_doc import PAGE, classes, page
 from tracklog.infra import settings_sections
 from tracklog.infra.settings import known_names
-from tracklog.infra.settings_sections import Section
+from tracklog.infra.settings_base import Section
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -23,10 +22,8 @@ def test_every_setting_has_a_heading() -> None:
 
 
 def test_every_field_is_explained_below_itself() -> None:
-    module = ast.parse(inspect.getsource(settings_sections))
-    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
     bare = []
-    for node in classes:
+    for node in classes():
         for field, below in zip(node.body, [*node.body[1:], None], strict=True):
             explained = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
             if isinstance(field, ast.AnnAssign) and not explained and not _is_section(field):

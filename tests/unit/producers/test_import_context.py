@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tracklog.schemas.context import context_hash, message_hash
+from tracklog.schemas.context import ContextHash, context_hash, message_hash
 
 ONE, TWO = message_hash("user", "one"), message_hash("user", "two")
 
@@ -51,3 +53,10 @@ def test_contexts_differ_by_order_rule_tools_and_length() -> None:
 def test_a_hash_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         context_hash([b"short"], "rule/1")
+
+
+@given(st.lists(st.lists(st.sampled_from([ONE, TWO, message_hash("user", "three")]), max_size=5)))
+def test_contexts_hashed_one_after_another_have_the_hashes_that_they_have_alone(contexts: list[list[bytes]]) -> None:
+    running = ContextHash("rule/1", TWO)
+    for hashes in contexts:
+        assert running.of(hashes) == context_hash(hashes, "rule/1", TWO)

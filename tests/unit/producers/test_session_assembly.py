@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracklog.producers.assembly import Assembly, Reading, heard
+from tracklog.producers import assembly
+from tracklog.producers.assembly import Assembly, Message, Reading, heard
 from tracklog.producers.importers.shape import content_value, reshaped
 from tracklog.producers.importers.transcript import seen_hash, spoken_message
 from tracklog.schemas.errors import InvalidEvent
@@ -28,16 +31,16 @@ def digest(message: str) -> bytes:
 @given(contexts)
 def test_the_fold_sees_the_messages_that_the_program_gave(wanted: list[list[str]]) -> None:
     """Given any row of contexts, folding the edits names, for each message in its place, an event that holds it."""
-    assembly, seq = Assembly(), 0
+    made, seq = Assembly(), 0
     kept: dict[int, str] = {}
     refs: tuple[MessageRef, ...] = ()
     for messages in wanted:
         hashes = [digest(message) for message in messages]
-        for position in assembly.new(hashes):
+        for position in made.new(hashes):
             seq += 1
             kept[seq] = messages[position]
-            assembly.know(hashes[position], seq)
-        edits = assembly.build(hashes)
+            made.know(hashes[position], seq)
+        edits = made.build(hashes)
         body = ContextBuilt(edits=edits, context_hash=ZERO_HASH, messages=len(messages), rule_version="1")
         refs = apply_edits(refs, body)
         assert [kept[ref.seq] for ref in refs] == messages
@@ -46,11 +49,11 @@ def test_the_fold_sees_the_messages_that_the_program_gave(wanted: list[list[str]
 
 
 def test_a_context_that_grows_is_one_keep_and_one_add() -> None:
-    assembly, hashes = Assembly(), [digest(str(n)) for n in range(1000)]
+    made, hashes = Assembly(), [digest(str(n)) for n in range(1000)]
     for n, one in enumerate(hashes):
-        assembly.know(one, n)
-    assembly.build(hashes[:998])
-    keep, add = assembly.build(hashes)
+        made.know(one, n)
+    made.build(hashes[:998])
+    keep, add = made.build(hashes)
     assert (keep.count, add.seqs) == (998, (998, 999))
 
 
@@ -78,7 +81,9 @@ def test_what_is_no_message_is_refused(bad: list[object]) -> None:
         Reading().read(bad)  # type: ignore[arg-type]
 
 
-spoken = st.fixed_dictionaries({"role": st.just("user"), "content": st.sampled_from(["", "a", '"},'])})
+spoken = st.fixed_dictionaries(
+    {"role": st.just("user"), "content": st.sampled_from(["", "a", '"},', 1, True, 1.0, None, ["a"], [1], [True]])}
+)
 rows = st.lists(st.lists(spoken))
 
 
@@ -90,8 +95,31 @@ def test_messages_read_after_others_are_read_as_if_alone(wanted: list[list[dict[
         assert reading.read(messages) == Reading().read(messages)
 
 
-def test_a_message_that_a_program_changed_in_its_list_is_read_again() -> None:
-    reading, messages = Reading(), [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+@pytest.mark.parametrize(
+    ("first", "then"), [("a", "c"), (1, True), ([{"type": "text", "text": "a"}], [{"type": "text", "text": "b"}])]
+)
+def test_a_message_that_a_program_changed_in_its_list_is_read_again(first: object, then: object) -> None:
+    reading, content = Reading(), [first] if isinstance(first, list) else first
+    messages: list[dict[str, Any]] = [{"role": "user", "content": content}, {"role": "user", "content": "b"}]
     reading.read(messages)
-    messages[0]["content"] = "c"
+    if isinstance(content, list):
+        content[0] = then
+    else:
+        messages[0]["content"] = then
+    assert orjson.dumps(reading.read(messages)[0]) == orjson.dumps(messages)
     assert reading.read(messages) == Reading().read(messages)
+
+
+def test_each_message_of_a_context_that_grows_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[object] = []
+
+    def counted(message: Message) -> bytes:
+        hashed.append(message)
+        return seen_hash(message)
+
+    monkeypatch.setattr(assembly, "seen_hash", counted)
+    reading, messages = Reading(), list[dict[str, Any]]()
+    for turn in range(100):
+        messages.append({"role": "user", "content": str(turn)})
+        reading.read(messages)
+    assert hashed == messages

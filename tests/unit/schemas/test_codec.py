@@ -90,6 +90,21 @@ def test_an_event_is_read_without_any_header() -> None:
     assert (event.body, event.hash, event.problem) == (TimerFired(timer_id="soon"), FIRED.hash, "")
 
 
+@pytest.mark.parametrize("stated", [b"TimerFired", b"TimerSet", b"Dreamed", b"\xff", None])
+def test_a_schema_is_found_by_its_fingerprint_whatever_type_a_record_states(stated: bytes | None) -> None:
+    schema = catalog.newest("TimerFired")
+
+    assert catalog.find(schema.fingerprint, stated) is schema
+    assert catalog.find(bytes(8), stated) is None
+
+
+def test_a_record_that_states_its_type_has_no_other_schema_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "by_fingerprint", None)
+    catalog.find.cache_clear()
+
+    assert decode_event(b"t", FIRED.value, FIRED.headers).name == "TimerFired"
+
+
 def test_a_hash_header_that_says_otherwise_is_a_problem() -> None:
     event = decode_event(b"t", FIRED.value, [("tl-hash", bytes(32))])
 
@@ -131,7 +146,7 @@ def aged_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
             text = catalog.newest(name).text
             (tmp_path / kind.value / f"{name}.1.avsc").write_text(aged(text))
             (tmp_path / kind.value / f"{name}.2.avsc").write_text(text)
-    caches = (catalog.versions, catalog.newest, catalog.by_fingerprint)
+    caches = (catalog.versions, catalog.newest, catalog.by_fingerprint, catalog.find)
     monkeypatch.setattr(catalog, "_folder", lambda kind: tmp_path / kind.value)
     for cached in caches:
         cached.cache_clear()

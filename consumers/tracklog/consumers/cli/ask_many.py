@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.tasking import ask_all, opened_client
-from tracklog.producers.client import Client
+from tracklog.consumers.tasking import Applies, Ask, Check, ask_all, chosen, opened_client
 
-__all__ = ["MOST", "ask_many", "tell_asked"]
+__all__ = ["MOST", "Request", "ask_many", "chosen_ids", "tell_asked"]
 
 MOST: Final = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of each. `applies` narrows a filter to what can be asked; `check` raises for what cannot."""
+
+    verb: str
+    ask: Ask
+    check: Check
+    applies: Applies
+
+
 def ask_many(
-    run: Run, verb: str, wanted: Sequence[str], ask: Callable[[Client, str], Awaitable[None]], *, dry_run: bool
+    run: Run, request: Request, ids: Sequence[str] | None, where: str | None, *, most: int, dry_run: bool
 ) -> None:
-    """Asks each, and says so; a dry run only says which."""
-    if dry_run:
-        tell_asked(run, f"would {verb}", wanted, {})
-        return
+    """Asks each of those given or matched, and says so; a dry run says which would be asked, and which could not."""
+    wanted = chosen_ids(run, ids or [], where, most, request.applies)
     with opened_client(run.settings) as client:
-        asked = asyncio.run(ask_all(list(wanted), lambda one: ask(client, one)))
-    tell_asked(run, f"asked to {verb}", asked.asked, asked.failed)
+        check = request.check if dry_run else None
+        asked = asyncio.run(ask_all(client, wanted, request.ask, check=check))
+    tell_asked(run, f"{'would' if dry_run else 'asked to'} {request.verb}", asked.asked, asked.failed)
+
+
+def chosen_ids(run: Run, ids: Sequence[str], where: str | None, most: int, applies: Applies) -> list[str]:
+    """The ids given, or those that match. Says so when more of them do."""
+    found = chosen(run.settings, ids, where, most, applies)
+    if found.more:
+        run.out.note(f"more than {most} match; --max takes more")
+    return found.ids
 
 
 def tell_asked(run: Run, what: str, asked: Sequence[str], failed: Mapping[str, str]) -> None:

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.ask_many import MOST, ask_many
+from tracklog.consumers.cli.ask_many import MOST, Request, ask_many
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.tasking import chosen
+from tracklog.consumers.tasking import of_workers
+from tracklog.producers.whereabouts import check_open
 
 app = new_app()
 
@@ -27,10 +28,17 @@ def cancel(
 ) -> None:
     """Ask that trajectories of workers end as cancelled: at their next step, after what is under way was settled.
 
+    Those that are not there or have ended are named, and make the exit code 1.
+
     \b
     Examples:
       tracklog cancel trip-1 --reason 'not needed'
       tracklog cancel --where 'labels.team == "north"' --dry-run
     """
-    wanted = chosen(run.settings, ids or [], where, most)
-    ask_many(run, "cancel", wanted, lambda client, one: client.cancel(one, reason), dry_run=dry_run)
+    request = Request(
+        "cancel",
+        ask=lambda client, one, where: client.cancel(one, reason, where=where),
+        check=check_open,
+        applies=of_workers,
+    )
+    ask_many(run, request, ids, where, most=most, dry_run=dry_run)

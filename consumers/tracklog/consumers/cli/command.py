@@ -13,6 +13,7 @@ import typer
 
 from tracklog.consumers.cli.run import Run
 
+DRIFT_HELP: Final = "For runs that were left with other versions."
 PANEL: Final = "Settings (before or after the command)"
 
 _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.ask_many import chosen_ids
+from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, fork_id
 from tracklog.consumers.summary import one_line
-from tracklog.consumers.tasking import matching
 from tracklog.consumers.wiring import check_writable, opened_log
 from tracklog.producers.agents import load_agent
+from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import InputError
 
 app = new_app()
@@ -27,6 +28,7 @@ def fork(
     allow: Annotated[
         list[str] | None, typer.Option(metavar="TOOL", help="A tool that really runs; repeatable.")
     ] = None,
+    drift: Annotated[Drift | None, typer.Option(help=DRIFT_HELP)] = None,
     new_id: Annotated[str | None, typer.Option("--id", metavar="NEW", help="The id of the fork.")] = None,
     where: Annotated[
         str | None, typer.Option(metavar="CEL", help="Forks all trajectories that this fits, as in `list`.")
@@ -36,9 +38,10 @@ def fork(
 ) -> None:
     """Run an agent again from a turn of a recorded run, with one thing changed, in a trajectory of its own.
 
-    --set model=NAME, --set prompt=FILE and --set reply=FILE say what is changed; a reply is what the model is taken
-    to have said at that turn. Tools are sandboxed: a call that the origin made too is given what that one gave, any
-    other is denied. The same call again goes on with the same fork. Exit code 1 when one did not come to its end.
+    --set model=NAME, prompt=FILE, policy=FILE and reply=FILE say what is changed; a reply is what the model is taken
+    to have said at that turn, a policy is recorded with the fork. Tools are sandboxed: a call that the origin made too
+    is given what that one gave, any other is denied. The same call again goes on with the same fork. Exit code 1 when
+    one did not come to its end.
 
     \b
     Examples:
@@ -54,21 +57,14 @@ def fork(
     loaded = load_agent(agent)
     given = {name: run.taken(name) for name in CHANGES}
     words, changes = changes_of({name: value for name, value in given.items() if value is not None}, loaded)
-    asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))))
-    origins = [trajectory_id] if trajectory_id is not None else _found(run, where or "", most)
+    asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))), drift)
+    origins = chosen_ids(run, [trajectory_id] if trajectory_id is not None else [], where, most, lambda _: True)
     if dry_run:
         tell(run, [Forked(new_id or fork_id(origin, asked), origin, "") for origin in origins], dry_run=True)
         return
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
         tell(run, fork_all(log, run.settings, loaded, origins, asked, new_id=new_id))
-
-
-def _found(run: Run, where: str, most: int) -> list[str]:
-    page = matching(run.settings, where, most)
-    if page.next is not None:
-        run.out.note(f"more than {most} fit; --max takes more")
-    return [row["trajectory_id"] for row in page.rows]
 
 
 def tell(run: Run, forks: list[Forked], *, dry_run: bool = False) -> None:

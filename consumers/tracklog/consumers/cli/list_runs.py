@@ -13,6 +13,7 @@ from tracklog.consumers.listing import SAMPLE, Listed, listed, parse_labels, par
 from tracklog.consumers.read import Reader
 from tracklog.consumers.read_filter import Filter
 from tracklog.consumers.summary import one_line
+from tracklog.consumers.ways_out import stopped_words
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import lag_of, opened_views
 
@@ -69,6 +70,8 @@ def tell(run: Run, page: Listed, *, lag: int = 0) -> None:
         return
     columns = ("trajectory", "status", "turns", "events", "calls", "last append (UTC)", "labels")
     run.out.table(columns, [_cells(row) for row in page.rows], right=("turns", "events", "calls"))
+    for line in stopped_words(page.rows):
+        run.out.text(line, style="yellow")
     if page.next is not None:
         run.out.text(f"more: --cursor '{page.next}'", style="dim")
 

@@ -54,10 +54,10 @@ def pull_command(
         run.out.json(
             {
                 **pulled._asdict(),
-                "lost": [one._asdict() for one in pulled.lost],
+                "blobs": {**pulled.blobs._asdict(), "lost": [one._asdict() for one in pulled.blobs.lost]},
                 "faults": {one: [fault._asdict() for fault in found] for one, found in pulled.faults.items()},
                 "log": there.log.url,
-                "blobs": there.blobs.url,
+                "blob_store": there.blobs.url,
             }
         )
     else:
@@ -78,15 +78,16 @@ def _settings_of(run: Run, to: str) -> Settings:
 def tell(run: Run, pulled: Pulled, there: Settings) -> None:
     *origins, trajectory_id = pulled.trajectories
     forked = f", forked from {', '.join(reversed(origins))}" if origins else ""
-    if pulled.records_new or pulled.blobs_new:
-        new = f"{pulled.records_new} records and {pulled.blobs_new} blobs are new"
-        run.out.text(f"{trajectory_id}{forked}: {new}, {pulled.records_held} and {pulled.blobs_held} were there")
-    else:
+    if pulled.nothing_new:
         run.out.text(f"{trajectory_id}{forked}: nothing new; {pulled.records_held} records are there")
-    for one in pulled.lost[:LOST_SHOWN_MAX]:
+    else:
+        new = f"{pulled.records_new} records and {pulled.blobs.new} blobs are new"
+        run.out.text(f"{trajectory_id}{forked}: {new}, {pulled.records_held} and {pulled.blobs.held} were there")
+    lost = pulled.blobs.lost
+    for one in lost[:LOST_SHOWN_MAX]:
         run.out.warning(f"{one.problem}; named by {one.named_by}")
-    if len(pulled.lost) > LOST_SHOWN_MAX:
-        run.out.warning(f"{len(pulled.lost) - LOST_SHOWN_MAX} more blobs could not be brought")
+    if len(lost) > LOST_SHOWN_MAX:
+        run.out.warning(f"{len(lost) - LOST_SHOWN_MAX} more blobs could not be brought")
     for faulty, found in pulled.faults.items():
         run.out.warning(f"{faulty} is faulty at event {found[0].seq}: {found[0].kind.value}: {found[0].detail}")
     run.out.text(f"look at it: tracklog {_flags(there)} show {trajectory_id}", style="dim")

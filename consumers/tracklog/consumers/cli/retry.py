@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.ask_many import MOST, ask_many
+from tracklog.consumers.cli.ask_many import MOST, Request, ask_many
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.tasking import chosen
+from tracklog.consumers.tasking import stopped
+from tracklog.producers.whereabouts import check_stopped
 
 app = new_app()
 
@@ -27,10 +28,17 @@ def retry(
 ) -> None:
     """Let trajectories that were stopped (failed, stuck, poison, diverged, drift) go on from where they are.
 
+    Those that are not there, have ended or were not stopped are named, and make the exit code 1.
+
     \b
     Examples:
       tracklog retry trip-1
       tracklog retry --where 'status == "failed" && agent == "traveller"' --max 50
     """
-    wanted = chosen(run.settings, ids or [], where, most)
-    ask_many(run, "retry", wanted, lambda client, one: client.retry(one, reason), dry_run=dry_run)
+    request = Request(
+        "retry",
+        ask=lambda client, one, where: client.retry(one, reason, where=where),
+        check=check_stopped,
+        applies=stopped,
+    )
+    ask_many(run, request, ids, where, most=most, dry_run=dry_run)

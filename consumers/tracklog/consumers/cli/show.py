@@ -16,9 +16,9 @@ from tracklog.consumers.event_json import event_map, foreign_map
 from tracklog.consumers.read import Reader
 from tracklog.consumers.summary import money, one_line
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
+from tracklog.consumers.ways_out import ways_out
 from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views
 from tracklog.schemas.errors import InputError, StoreError
-from tracklog.schemas.lifecycle import STOPPED
 from tracklog.schemas.state import State, dump_state
 
 app = new_app()
@@ -126,12 +126,11 @@ def facts(found: Timeline) -> Iterator[str]:
 
 
 def _trouble(state: State) -> Iterator[str]:
-    if state.parked in STOPPED and not state.ended:
-        yield f"  stopped: {state.parked}: {one_line(state.reason)}"
     for call_id, call in state.open_intents.items():
         yield f"  open: {call.tool} {call_id} is {call.status.value} since event {call.seq}"
     if state.fault is not None:
         yield f"  FAULT at event {state.fault.seq}: {state.fault.verdict}: {state.fault.detail}"
+    yield from (f"  {line}" for line in ways_out(state))
 
 
 def _line(entry: Entry) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,8 +10,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.listing import parse_labels
-from tracklog.consumers.tasking import opened_client
-from tracklog.schemas.errors import InputError
+from tracklog.consumers.tasking import opened_client, text_of
 
 app = new_app()
 
@@ -35,19 +33,10 @@ def submit(
       tracklog submit traveller 'book a trip to Oslo' --id trip-1 --label team=north
       tracklog submit traveller @task.txt
     """
-    text = _text(task)
+    text = text_of(task, "the task")
     with opened_client(run.settings) as client:
         made = asyncio.run(client.submit(agent, text, id=id, labels=parse_labels(label or []), tenant=tenant))
     if run.as_json:
         run.out.json({"trajectory_id": made})
     else:
         run.out.text(made)
-
-
-def _text(task: str) -> str:
-    if not task.startswith("@"):
-        return task
-    try:
-        return Path(task[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the task cannot be read from {task[1:]}: {error}") from error

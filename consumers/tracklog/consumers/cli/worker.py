@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, producer_of
 from tracklog.infra.clock import SystemClock, SystemEntropy
@@ -18,7 +18,9 @@ from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.producers.agents import load_agent
+from tracklog.producers.settle import Timing
 from tracklog.producers.turn import Agent
+from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.errors import InputError, TracklogError
@@ -31,11 +33,16 @@ def worker(
     run: Run,
     specs: Annotated[list[str], typer.Argument(metavar="MODULE:AGENT...", help="The agents it has.")],
     name: Annotated[str | None, typer.Option(help="What its claims say (else host and process id).")] = None,
+    drift: Annotated[Drift | None, typer.Option(help=DRIFT_HELP)] = None,
 ) -> None:
     """Run submitted tasks. Start as many as you like: they share the work, and take over from one that dies.
 
     Runs until it is told to stop (SIGTERM, Ctrl-C): then it finishes the steps under way, for at most
     worker.move_wait_s, and the others go on. It needs the log and the blob store, not Redis.
+
+    A run that was left with another model, prompt, tools or code crosses over to what the worker has, and says so in
+    its record; it is stopped as `drift` when a call without an outcome is of a tool that is another one now. --drift
+    says it for all: pin (recorded prompt, tools and model go on), cross, refuse.
 
     \b
     Examples:
@@ -47,7 +54,7 @@ def worker(
     with opened_log(run.settings, make_topics=True) as log:
         check_writable(log, run.settings)
         owner = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
-        asyncio.run(_work(run, log, agents, owner))
+        asyncio.run(_work(run, log, agents, owner, drift))
     run.out.text("stopped")
 
 
@@ -60,7 +67,7 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
     return {agent.name: agent for agent in agents}
 
 
-async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> None:
+async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None) -> None:
     stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
     async with producer_of(settings, log) as producer:
         runner = Runner(
@@ -73,9 +80,15 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> Non
             entropy=SystemEntropy(),
             name=owner,
             settings=settings.worker,
+            drift=drift,
+            timing=Timing(
+                start_within_s=settings.worker.start_within_s,
+                grace_s=settings.worker.grace_s,
+                settle_wait_s=settings.worker.settle_wait_s,
+            ),
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
-        made.partition_loop.on_outage = lambda error: _tell_outage(run, error)
+        made.partition_loop.on_outage = lambda error: tell_outage(run, error)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         group = settings.topic_names.group(settings.worker.group)
@@ -83,7 +96,7 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str) -> Non
         await made.run(stop)
 
 
-def _tell_outage(run: Run, error: TracklogError | None) -> None:
+def tell_outage(run: Run, error: TracklogError | None) -> None:
     if error is None:
         run.out.note("it is back; going on")
     else:

@@ -1,0 +1,71 @@
+"""`tracklog dispatch`"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.worker import tell_outage
+from tracklog.consumers.dispatch.dispatcher import Dispatcher
+from tracklog.consumers.wiring import blobs_of, check_writable, opened_log
+from tracklog.infra.clock import SystemClock, SystemEntropy
+from tracklog.infra.collector import collect_rarely
+from tracklog.infra.log.port import Log
+from tracklog.producers.agents import load_tools
+from tracklog.producers.tools import ToolSet
+
+app = new_app()
+
+
+@command(app)
+def dispatch(
+    run: Run,
+    specs: Annotated[list[str], typer.Argument(metavar="MODULE[:NAME]...", help="Where its tools are.")],
+    name: Annotated[str | None, typer.Option(help="What its entries say (else host and process id).")] = None,
+) -> None:
+    """Perform the calls that agents leave to dispatchers. Start as many as you like: each call is tried by one.
+
+    The agents' workers need worker.dispatches=true, or tools that say run="dispatch". Runs until it is told to stop
+    (SIGTERM, Ctrl-C): then calls under way have dispatch.move_wait_s to end. It needs the log and the blob store.
+
+    \b
+    Examples:
+      tracklog dispatch my_agents.travel
+      tracklog --log kafka://localhost:9092 dispatch my_tools:bookings my_tools:mail
+    """
+    tools = load_tools(specs)
+    collect_rarely()
+    with opened_log(run.settings, make_topics=True) as log:
+        check_writable(log, run.settings)
+        asyncio.run(_work(run, log, tools, name if name is not None else f"{socket.gethostname()}:{os.getpid()}"))
+    run.out.text("stopped")
+
+
+async def _work(run: Run, log: Log, tools: ToolSet, name: str) -> None:
+    stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
+    made = Dispatcher(
+        log,
+        settings.topic_names,
+        tools,
+        blobs=blobs_of(settings),
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        name=name,
+        settings=settings.dispatch,
+        loop_settings=settings.loop,
+        body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
+        told=run.out.note,
+    )
+    made.partition_loop.on_outage = lambda error: tell_outage(run, error)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    group = settings.topic_names.group(settings.dispatch.group)
+    run.out.note(f"dispatching {', '.join(tools.names)} as a member of {group}; stop with Ctrl-C")
+    await made.run(stop)

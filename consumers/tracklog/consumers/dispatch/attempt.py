@@ -1,0 +1,258 @@
+"""One dispatched call, from when its intent is accepted up to when its outcome is in the inbox (DESIGN §8, 5 to 8).
+
+Everything outside comes in through a `Desk`, so the same steps run on a real log and in the simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from tracklog.consumers.dispatch.plan import Do, Known, Step, next_step
+from tracklog.consumers.dispatch.slots import Row
+from tracklog.infra.clock import Clock
+from tracklog.producers.tool_run import Ran, run_probe, run_tool
+from tracklog.producers.tools import CallContext, ProbeAnswer, Tool
+from tracklog.schemas.errors import ToolExpired
+from tracklog.schemas.events import ToolIntent
+from tracklog.schemas.ledger import Attempt, Done, Expired, LedgerBody, Pending
+from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.values import Effect, ResultStatus, Settled
+
+__all__ = ["Attempting", "Desk", "OpenCall", "Report"]
+
+START_WITHIN_S: Final = 30.0
+"""From winning a slot to the send: the bound of an attempt, after which its effect lands within the grace or never."""
+SEND_AGAIN_S: Final = 1.0
+"""The pause before a call is sent again under its key; it doubles each time."""
+PROBE_AGAIN_S: Final = 5.0
+_US: Final = 1_000_000
+NEVER: Final = "the call did not happen, and never will"
+
+
+@dataclass(slots=True, eq=False)
+class OpenCall:
+    """An accepted intent without a result. `open` and `cancelled` follow the events; `changed` is set when they do."""
+
+    trajectory_id: str
+    tenant: str
+    epoch: int
+    seq: int
+    lane: int
+    intent: ToolIntent
+    hash: bytes
+    open: bool = True
+    cancelled: bool = False
+    escalated: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is said of a call into its trajectory's inbox. A status of `unknown` asks for a person."""
+
+    slot: int
+    ran: Ran
+    settled: Settled
+
+
+class Desk(Protocol):
+    """What one call needs of the process that dispatches it."""
+
+    name: str
+    clock: Clock
+
+    async def row(self, call: OpenCall) -> Row:
+        """What the ledger says of the call at its present end. Raises LogUnavailable."""
+
+    async def enter(self, call: OpenCall, slot: int, body: LedgerBody) -> Row:
+        """Appends to the ledger and reads it back. Raises LogUnavailable, and AppendUnknown past its bound."""
+
+    def holds(self, row: Row, slot: int) -> bool:
+        """Whether this start of the process holds the slot."""
+
+    async def is_open(self, call: OpenCall) -> bool:
+        """Whether the call has no result and its trajectory no cancel, at the present end of the events."""
+
+    async def arguments(self, call: OpenCall) -> str:
+        """The whole arguments. Raises BlobError."""
+
+    async def report(self, call: OpenCall, report: Report) -> None:
+        """Puts the outcome into the inbox; returns when it is durable there."""
+
+    def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
+        """A place among those that may run the call's tool now."""
+
+    async def wait(self, call: OpenCall, seconds: float) -> None:
+        """At most so long; less when something about the call changed."""
+
+
+class Attempting:
+    """Of one call. `tool` None: no tool of that name is here, so nothing is sent or probed."""
+
+    def __init__(self, call: OpenCall, tool: Tool | None, desk: Desk, *, grace_s: float, output_bytes_max: int) -> None:
+        self._call = call
+        self._tool = tool
+        self._desk = desk
+        self._clock = desk.clock
+        self._grace_us = round(grace_s * _US)
+        self._output_bytes_max = output_bytes_max
+        self._began_us, self._began_s = self._clock.now_us(), self._clock.monotonic_s()
+        self._won: int | None = None
+        self._sends = self._probes = 0
+        self._absent = False
+        self._tried: list[str] = []
+
+    async def settle(self) -> None:
+        """Returns when nothing is left to be done. Raises what the desk raises; what was tried is then forgotten, and
+        whoever comes next learns it from the ledger."""
+        while self._call.open:
+            row = await self._desk.row(self._call)
+            if not await self._take(row):
+                return
+
+    def _known(self) -> Known:
+        steady_us = self._began_us + round((self._clock.monotonic_s() - self._began_s) * _US)
+        now_us = self._clock.now_us()
+        return Known(
+            latest_us=max(now_us, steady_us),
+            earliest_us=min(now_us, steady_us),
+            grace_us=self._grace_us,
+            has_probe=self._tool is not None and self._tool.probe is not None,
+            cancelled=self._call.cancelled,
+            won=self._won,
+            sends=self._sends,
+            has_tool=self._tool is not None,
+            probes=self._probes,
+            absent=self._absent,
+        )
+
+    async def _take(self, row: Row) -> bool:
+        """The next step; False when the call needs nobody any more."""
+        step = self._next(row)
+        if step.do not in (Do.BID, Do.RUN):
+            return await self._other(step)
+        async with self._desk.turn(self._call):
+            step = self._next(row)  # it may have waited for its turn
+            if step.do is Do.BID:
+                row = await self._bid(step)
+                step = self._next(row)
+            if step.do is Do.RUN:
+                return await self._run(step)
+        return True
+
+    def _next(self, row: Row) -> Step:
+        return next_step(self._call.intent, row, self._known())
+
+    async def _other(self, step: Step) -> bool:
+        match step.do:
+            case Do.NOTHING:
+                return False
+            case Do.EXPIRE:
+                await self._desk.enter(self._call, step.slot, Expired(dispatcher=self._desk.name, reason=self._why()))
+                return True
+            case Do.PROBE:
+                return await self._probe(step)
+            case Do.WAIT:
+                left_s = (step.until_us - self._known().earliest_us) / _US
+                await self._desk.wait(self._call, max(0.0, left_s))
+                return True
+            case Do.REPORT_EXPIRED:
+                return await self._end(step.slot, Ran(ResultStatus.EXPIRED, NEVER), Settled.EXPIRED)
+            case _:
+                tried = ("; ".join(self._tried) or "an attempt without an outcome")[:TEXT_FIELD_CHARS_MAX]
+                return await self._end(step.slot, Ran(ResultStatus.UNKNOWN, tried), Settled.PERSON)
+
+    def _why(self) -> str:
+        if self._call.cancelled:
+            return "cancelled"
+        return "; ".join(self._tried)[:TEXT_FIELD_CHARS_MAX] or "nobody tried before its deadline"
+
+    async def _bid(self, step: Step) -> Row:
+        """Winning is being the first holder of the slot in the log: an acknowledgement lets two act [X01, X02]."""
+        not_after = self._call.intent.not_after
+        assert not_after is not None
+        not_after = min(not_after, self._known().latest_us + round(START_WITHIN_S * _US))
+        row = await self._desk.enter(self._call, step.slot, Attempt(dispatcher=self._desk.name, not_after=not_after))
+        if self._desk.holds(row, step.slot) and len(row.slots) == step.slot:
+            self._won = step.slot
+        return row
+
+    async def _run(self, step: Step) -> bool:
+        again = self._won != step.slot
+        if again and self._sends:
+            await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
+        if not await self._desk.is_open(self._call):  # [K03]
+            return self._call.open
+        readonly = self._call.intent.effect is Effect.READONLY
+        self._won, self._sends = None, self._sends + (1 if again and not readonly else 0)
+        ran = await self._send(step)
+        if ran.pending_s is not None and not readonly:
+            return await self._leave_pending(step, ran.pending_s)
+        if ran.status is ResultStatus.EXPIRED:
+            self._won = None if again else step.slot  # nothing was started
+            self._tried.append("not started: its deadline had passed")
+            return True
+        if ran.known or readonly:
+            return await self._end(step.slot, ran, Settled.REISSUED if again and not readonly else Settled.DIRECT)
+        self._tried.append(f"sent: {ran.status.value}")
+        return True
+
+    async def _send(self, step: Step) -> Ran:
+        """The one place where a tool is set going; the deadline is looked at last."""
+        tool = self._tool
+        assert tool is not None
+
+        async def timely(context: CallContext, arguments: Mapping[str, Any]) -> Any:
+            if self._known().latest_us >= step.until_us:
+                raise ToolExpired(f"call {context.call_id!r} was not started: its deadline had passed")
+            return await tool.call(context, arguments)
+
+        return await run_tool(
+            replace(tool, call=timely),
+            self._context(step),
+            await self._desk.arguments(self._call),
+            clock=self._clock,
+            output_bytes_max=self._output_bytes_max,
+        )
+
+    async def _probe(self, step: Step) -> bool:
+        if self._probes:
+            await self._desk.wait(self._call, PROBE_AGAIN_S)
+        self._probes += 1
+        assert self._tool is not None
+        arguments = await self._desk.arguments(self._call)
+        probed = await run_probe(self._tool, self._context(step), arguments, output_bytes_max=self._output_bytes_max)
+        if probed.answer is ProbeAnswer.HAPPENED:
+            return await self._end(step.slot, Ran(ResultStatus.OK, probed.output), Settled.PROBED)
+        self._absent = probed.answer is ProbeAnswer.ABSENT
+        self._tried.append(f"probed: {probed.answer.value} {probed.output}".rstrip())
+        return True
+
+    async def _leave_pending(self, step: Step, within_s: float) -> bool:
+        """The tool answers by itself. Nobody looks into the call before the time that it gave."""
+        until_us = self._known().latest_us + round(within_s * _US)
+        await self._desk.enter(self._call, step.slot, Pending(dispatcher=self._desk.name, until=until_us))
+        self._tried.append(f"pending for {within_s:g} s")
+        return True
+
+    def _context(self, step: Step) -> CallContext:
+        intent = self._call.intent
+        return CallContext(
+            trajectory_id=self._call.trajectory_id,
+            call_id=intent.call_id,
+            idempotency_key=intent.idempotency_key,
+            epoch=self._call.epoch,
+            attempt=max(1, step.slot + self._sends),
+            deadline_us=step.until_us,
+        )
+
+    async def _end(self, slot: int, ran: Ran, settled: Settled) -> bool:
+        """Outcome to the inbox, then Done: in this order, so that Done means that nothing is to be sent again."""
+        await self._desk.report(self._call, Report(slot, ran, settled))
+        if slot > 0:
+            await self._desk.enter(self._call, slot, Done(dispatcher=self._desk.name, status=ran.status))
+        return False

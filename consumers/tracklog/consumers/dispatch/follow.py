@@ -1,0 +1,68 @@
+"""What a dispatcher keeps of each trajectory: its head, and its dispatched calls that have no result. Pure.
+
+A few fields instead of the whole state: a dispatcher follows every trajectory of its partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
+from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
+from tracklog.schemas.lifecycle import EXT_LANE
+from tracklog.schemas.values import Place
+
+__all__ = ["NEW", "Followed", "Intended", "follow"]
+
+
+class Intended(NamedTuple):
+    """An accepted intent that is to be dispatched and has no result. `lane`: its place in the inbox's order."""
+
+    trajectory_id: str
+    tenant: str
+    epoch: int
+    seq: int
+    lane: int
+    hash: bytes
+    intent: ev.ToolIntent
+    escalated: bool = False
+
+
+class Followed(NamedTuple):
+    head: Head = EMPTY_HEAD
+    calls: Mapping[str, Intended] = {}
+    cancelled: bool = False
+    ended: bool = False
+
+
+NEW: Final = Followed()
+
+
+def follow(known: Followed, event: Event) -> Followed:
+    """What is known after a record; only accepted events count."""
+    judgement = judge(known.head, event)
+    head = advance(known.head, event, judgement)
+    if judgement.verdict is not Verdict.ACCEPTED:
+        return known._replace(head=head)
+    envelope = event.envelope
+    match event.body:
+        case ev.ToolIntent() as intent if intent.place is Place.DISPATCH:
+            lane = int(envelope.ext.get(EXT_LANE, "0"))
+            one = Intended(
+                envelope.trajectory_id, envelope.tenant, envelope.epoch, envelope.seq, lane, event.hash, intent
+            )
+            return known._replace(head=head, calls={**known.calls, intent.call_id: one})
+        case ev.ToolResult(call_id=call_id) if call_id in known.calls:
+            left = {name: one for name, one in known.calls.items() if name != call_id}
+            return known._replace(head=head, calls=left)
+        case ev.Escalated(call_id=call_id) if call_id in known.calls:
+            asked = known.calls[call_id]._replace(escalated=True)
+            return known._replace(head=head, calls={**known.calls, call_id: asked})
+        case ev.CancelRequested():
+            return known._replace(head=head, cancelled=True)
+        case ev.TaskEnded():
+            return known._replace(head=head._replace(recent=(), lost=()), calls={}, ended=True)
+        case _:
+            return known._replace(head=head)

@@ -1,0 +1,167 @@
+"""The attempt ledger of the partitions that a dispatcher owns: appending to it, and reading it back.
+
+One reader follows all of them. Whoever asks for a row gets one that was read to an end requested after the question;
+those who ask while it is being read are answered together by the next reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Final
+
+from tracklog.consumers.dispatch.slots import EMPTY, Row, entered
+from tracklog.infra.clock import Clock
+from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.producers.post import append_once
+from tracklog.schemas.codec import Framing, decode_ledger, encode_record, single_object
+from tracklog.schemas.envelope import LedgerEnvelope
+from tracklog.schemas.errors import AppendRefused, AppendUnknown, ForeignRecord, LogQueueFull, LogUnavailable
+from tracklog.schemas.ledger import Done, LedgerBody, Pending
+
+__all__ = ["Ledger"]
+
+ENTER_S_MAX: Final = 30.0
+"""How long an entry is tried to be made before nobody knows whether it is there."""
+READ_S_MAX: Final = 30.0
+AGAIN_S: Final = 0.1
+POLL_RECORDS_MAX: Final = 1000
+POLL_S: Final = 0.25
+STRAGGLERS_MAX: Final = 10_000
+"""Settled calls that are remembered, so that entries which come late for them keep no row."""
+
+
+class Ledger:
+    """Its methods are called from one event loop. `foreign_records`: entries that are none."""
+
+    def __init__(self, log: Log, topic: str, *, clock: Clock, framing: Framing = single_object) -> None:
+        self._log = log
+        self._topic = topic
+        self._clock = clock
+        self._framing = framing
+        self._rows: dict[int, dict[bytes, Row]] = {}
+        self._positions: dict[int, int] = {}
+        self._settled: dict[bytes, None] = {}
+        self._reader: Reader | None = None
+        self._changed = False
+        self._reading = asyncio.Lock()
+        self._tickets = itertools.count(1)
+        self._asked: dict[int, int] = {}
+        self._answered: dict[int, int] = {}
+        self.foreign_records = 0
+
+    def own(self, partition: int, rows: Mapping[bytes, Row], position: int) -> None:
+        """A partition is followed from here on; `rows` is what is known up to there."""
+        self._rows[partition] = dict(rows)
+        self._positions[partition] = position
+        self._changed = True
+
+    def disown(self, partition: int) -> None:
+        self._rows.pop(partition, None)
+        self._positions.pop(partition, None)
+        self._changed = True
+
+    def settled(self, partition: int, intent_hash: bytes) -> None:
+        """The call has its result: its row is let go."""
+        self._rows.get(partition, {}).pop(intent_hash, None)
+        self._settled[intent_hash] = None
+        if len(self._settled) > STRAGGLERS_MAX:
+            del self._settled[next(iter(self._settled))]
+
+    async def row(self, partition: int, intent_hash: bytes) -> Row:
+        """Read to the present end. Raises LogUnavailable, also for a partition that is not owned any more."""
+        await self._refresh(partition)
+        return self._rows.get(partition, {}).get(intent_hash, EMPTY)
+
+    async def enter(self, partition: int, envelope: LedgerEnvelope, body: LedgerBody) -> Row:
+        """Makes an entry and returns the row as the log has it then; who holds the slot is for the caller to see.
+
+        Raises AppendUnknown when the log has not said within ENTER_S_MAX; what it refuses; LogUnavailable.
+        """
+        encoded = encode_record(envelope, body, self._framing)
+        deadline_s = self._clock.monotonic_s() + ENTER_S_MAX
+        while True:
+            try:
+                await append_once(self._log, self._topic, envelope.trajectory_id.encode(), encoded)
+                if isinstance(body, Done):
+                    return EMPTY
+            except (AppendRefused, LogQueueFull):
+                if self._clock.monotonic_s() > deadline_s:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+                continue
+            except AppendUnknown:
+                if self._clock.monotonic_s() > deadline_s:
+                    raise
+            row = await self.row(partition, envelope.intent_hash)
+            if _decided(row, envelope.slot, body):
+                return row
+
+    async def close(self) -> None:
+        async with self._reading:
+            await self._close_reader()
+
+    async def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await asyncio.to_thread(reader.close)
+
+    async def _refresh(self, partition: int) -> None:
+        ticket = self._asked[partition] = next(self._tickets)
+        async with self._reading:
+            if self._answered.get(partition, 0) >= ticket:
+                return
+            upto = dict(self._asked)
+            wanted = [one for one in self._positions if upto.get(one, 0) > self._answered.get(one, 0)]
+            if partition not in wanted:
+                raise LogUnavailable(f"partition {partition} of {self._topic} is not this dispatcher's any more")
+            reader = await self._open()
+            for record in await asyncio.to_thread(self._read, reader, wanted):
+                self._keep(record)
+            if self._changed:  # what was read is read again from the positions of before: entering twice is once
+                return
+            for one in self._positions:
+                self._positions[one] = reader.position(one)
+            self._answered.update((one, upto[one]) for one in wanted)
+
+    async def _open(self) -> Reader:
+        """The reader over the partitions that are owned now."""
+        if self._changed or self._reader is None:
+            self._changed = False
+            await self._close_reader()
+            self._reader = await asyncio.to_thread(self._log.reader, self._topic, dict(self._positions))
+        return self._reader
+
+    def _read(self, reader: Reader, partitions: list[int]) -> list[Record]:
+        """Everything up to ends that are asked for now. On a thread of its own."""
+        ends = {one: self._log.bounds(self._topic, one).end for one in partitions}
+        deadline_s = self._clock.monotonic_s() + READ_S_MAX
+        records: list[Record] = []
+        while any(reader.position(one) < end for one, end in ends.items()):
+            if self._clock.monotonic_s() > deadline_s:
+                raise LogUnavailable(f"reading {self._topic} to its end took more than {READ_S_MAX:g} s")
+            records += reader.poll(POLL_RECORDS_MAX, POLL_S)
+        return records
+
+    def _keep(self, record: Record) -> None:
+        rows = self._rows.get(record.partition)
+        if rows is None:
+            return
+        try:
+            read = decode_ledger(record.key, record.value, record.headers)
+        except ForeignRecord:
+            self.foreign_records += 1
+            return
+        intent_hash = read.envelope.intent_hash
+        if intent_hash not in self._settled:
+            rows[intent_hash] = entered(rows.get(intent_hash, EMPTY), read, record.timestamp_ms)
+
+
+def _decided(row: Row, slot: int, body: LedgerBody) -> bool:
+    """Whether the log has said what became of an entry."""
+    if row.done:
+        return True
+    if isinstance(body, Pending):
+        return row.pending_until is not None or len(row.slots) > slot
+    return len(row.slots) >= slot

@@ -1,0 +1,76 @@
+"""The settings of the programs that own partitions and act: workers, dispatchers (DESIGN §6, §8)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tracklog.infra.settings_base import Count, Positive, Section
+from tracklog.schemas import limits
+
+__all__ = ["DispatchSettings", "WorkerSettings"]
+
+
+class WorkerSettings(Section):
+    """`tracklog worker`: how much it does at once, and when it stops trying."""
+
+    group: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")] = "workers"
+    """The consumer group, after the prefix. All workers of a group share the trajectories of all agents, so they
+    serve the same agents. A fleet with other agents has a group of its own, and `worker.refuse_unknown=false` in
+    both."""
+    trajectories_max: Count = 32
+    """Trajectories that one worker runs at the same time. Those that wait for somebody are not counted: they take no
+    task, only about a kilobyte. Raise it for agents that mostly wait for their model."""
+    tries_max: Count = 5
+    """Owners that may die on a trajectory without its getting on (no context, no reply in between). Then it is
+    stopped as `poison` and goes on only after `tracklog retry`. A tool that kills its process is found so, and kills
+    no more than this many workers."""
+    repeats_max: Count = 10
+    """How often in a row an agent may make the same call with the same arguments. Then it is stopped as `stuck`. Set
+    it very high for agents that poll."""
+    refuse_unknown: bool = True
+    """What happens to a task for an agent that this worker does not have: it ends as `refused`, so that whoever
+    waits for its result hears of it. False leaves it to the workers of another group."""
+    dispatches: bool = False
+    """Whether dispatchers run beside the workers (`tracklog dispatch`). They then perform the calls of HTTP, MCP and
+    opaque tools that do not say themselves where they run."""
+    outcome_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0
+    """Seconds for which a trajectory stays in memory while a dispatcher has a call of it. Then it is let go of, and
+    goes on when the outcome comes."""
+    model_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
+    """Seconds for which a model that is not to be reached is asked again, with growing pauses, beyond the tries of
+    its client; then the trajectory is stopped as `failed`. 0 asks no further."""
+    start_within_s: Positive = 30.0
+    """Seconds from the intent of a call to its start; one that could not be started by then is not made."""
+    grace_s: Positive = 120.0
+    """Seconds after its deadline in which the effect of a call may still land. It must exceed the longest pause of a
+    process, the time-out of the slowest tool and the difference of clocks together. What may have happened and can
+    neither be sent again nor be asked about in time waits for so long after a crash."""
+    settle_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """Seconds for which a trajectory stays open while a call in doubt waits for the time at which it can be settled.
+    What has to wait longer is let go of, and taken up again at that time: it takes no task meanwhile."""
+    move_wait_s: Positive = 20.0
+    """Seconds that a worker which is told to stop (SIGTERM) waits for the steps under way: a reply of a model, a
+    call. What is not over then is cut off, and settled by the next owner. Keep it below the grace period of whatever
+    stops the process (30 s in Kubernetes)."""
+    revoke_wait_s: Positive = 5.0
+    """The same when the group takes a partition away. The other members wait meanwhile."""
+
+
+class DispatchSettings(Section):
+    """`tracklog dispatch`: the processes that perform calls which agents leave to them."""
+
+    group: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")] = "dispatch"
+    """The consumer group, after the prefix. All dispatchers of a group share the calls, so they have the same tools."""
+    grace_s: Positive = 120.0
+    """Seconds after an attempt's deadline until its effect has landed or never will: only then it is probed, or a
+    person asked. It must exceed the longest time-out of a tool, the longest pause of a process and the difference of
+    clocks together."""
+    output_bytes_max: Annotated[int, Field(ge=1)] = limits.BODY_INLINE_BYTES_MAX
+    """Bytes of a call's result that the model is given; what is longer is stored whole and given cut."""
+    move_wait_s: Positive = 20.0
+    """Seconds that a dispatcher which is told to stop (SIGTERM) waits for calls under way. What is not over then is in
+    doubt, and settled by the next one."""
+    revoke_wait_s: Positive = 5.0
+    """The same when the group takes a partition away. The other members wait meanwhile."""

@@ -1,0 +1,124 @@
+"""Where trajectories stand, as the log says, and whether something may be asked of them.
+
+A request goes into the inbox, and whoever owns the trajectory then decides about it. Looking here first only keeps
+people from asking in vain: what changes in between is answered by the owner, with a refusal in the record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
+from typing import Final, NamedTuple
+
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.ranges import read_range
+from tracklog.schemas.codec import decode_event, decode_inbox
+from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded
+from tracklog.schemas.fold import fold
+from tracklog.schemas.lifecycle import STOPPED
+from tracklog.schemas.state import State
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Driver
+
+__all__ = ["Whereabouts", "check_open", "check_stopped", "look_up"]
+
+RECORDED: Final = (Driver.IMPORT, Driver.INGEST)
+"""Drivers of what was recorded elsewhere: nobody runs it."""
+
+
+class Whereabouts(NamedTuple):
+    """Of one trajectory. `submitted`: its task is in the inbox, and no worker has begun with it."""
+
+    state: State
+    submitted: bool = False
+
+    @property
+    def words(self) -> str:
+        """How it stands, for people."""
+        state = self.state
+        if state.parked:
+            return f"parked: {state.parked}{f' ({state.reason})' if state.reason else ''}"
+        return "submitted, and no worker has begun with it" if self.submitted else f"{state.summary}"
+
+
+def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str, Whereabouts]:
+    """Where each of them stands: one scan of every partition they lie in. Blocks; raises what reading a range raises.
+
+    Raises InputError for one of which nobody knows anything.
+    """
+    by_partition: dict[int, dict[bytes, State]] = defaultdict(dict)
+    partitions = log.partition_count(topics.events)
+    for trajectory_id in trajectory_ids:
+        key = trajectory_id.encode()
+        by_partition[partition_of(key, partitions)][key] = State(trajectory_id)
+    found: dict[str, Whereabouts] = {}
+    for partition, states in by_partition.items():
+        _fold(log, topics.events, partition, states)
+        missing = {key for key, state in states.items() if state.task is None}
+        submitted = _submitted(log, topics.inbox, partition, missing) if missing else set()
+        found.update({state.trajectory_id: Whereabouts(state, key in submitted) for key, state in states.items()})
+    return found
+
+
+def check_open(one: Whereabouts) -> None:
+    """Whether anything can still be said to it. Raises InputError for one that is not there, TrajectoryEnded."""
+    state = one.state
+    if not state.events and not one.submitted:
+        raise InputError(
+            f"there is no trajectory {state.trajectory_id!r}, and no task for one", hint="see: tracklog list"
+        )
+    if state.task is not None and state.task.driver in RECORDED:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} was recorded elsewhere; nobody runs it",
+            hint="fork it to go on from a turn of it",
+        )
+    if state.ended:
+        raise TrajectoryEnded(
+            f"trajectory {state.trajectory_id!r} has ended: {state.status.value}",
+            hint="give new work a trajectory of its own, or go on from a turn of it: tracklog retry --turn",
+        )
+
+
+def check_stopped(one: Whereabouts) -> None:
+    """Whether it waits for somebody to say that it may go on. Raises as `check_open`, and InvalidEvent."""
+    check_open(one)
+    state = one.state
+    if state.task is not None and state.task.driver is not Driver.WORKER:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} is run by the driver {state.task.driver.value!r}, not by workers",
+            hint="open its session again: that goes on with it",
+        )
+    if state.parked not in STOPPED:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} was not stopped: it is {one.words}",
+            hint=f"see: tracklog show {state.trajectory_id}",
+        )
+
+
+def _fold(log: Log, topic: str, partition: int, states: dict[bytes, State]) -> None:
+    for record in _records(log, topic, partition, states):
+        try:
+            event = decode_event(record.key, record.value, record.headers)
+        except ForeignRecord:
+            continue  # nobody's event
+        assert record.key is not None
+        states[record.key], _ = fold(states[record.key], event)
+
+
+def _submitted(log: Log, topic: str, partition: int, keys: Set[bytes]) -> set[bytes]:
+    found = set()
+    for record in _records(log, topic, partition, keys):
+        try:
+            name = decode_inbox(record.key, record.value, record.headers).name
+        except ForeignRecord:
+            continue
+        if name == "Submit" and record.key is not None:
+            found.add(record.key)
+    return found
+
+
+def _records(log: Log, topic: str, partition: int, keys: Set[bytes] | Mapping[bytes, object]) -> Iterable[Record]:
+    bounds = log.bounds(topic, partition)
+    records = read_range(log, topic, partition, bounds.first, bounds.end, bounds=bounds)
+    return (record for record in records if record.key in keys)

@@ -1,0 +1,96 @@
+"""`cancel`, `retry` and `send`, as a person types them: what cannot be asked is said, one by one and of many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.support.sessions import ScriptedModel, says
+from tracklog.consumers.cli.app import app
+from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
+from tracklog.infra.settings import Settings, load_settings
+from tracklog.producers.opening import opened
+from tracklog.producers.setup import Setup
+from tracklog.producers.turn import Agent, run_turns
+from tracklog.schemas.values import Driver
+
+Tracklog = Callable[..., Result]
+
+
+async def record(settings: Settings) -> None:
+    """`ended` has ended, `failed` was stopped, both of workers; `theirs` is a library's."""
+    with opened_log(settings, make_topics=True) as log:
+        async with producer_of(settings, log) as producer:
+            for name, driver in (("ended", Driver.WORKER), ("failed", Driver.WORKER), ("theirs", Driver.LIBRARY)):
+                agent = Agent("traveller", ScriptedModel(says("done")))
+                setup = agent.setup("a trip", blobs_of(settings), driver=driver)
+                try:
+                    await run_to(name, opened(producer, name, log=log, setup=setup), agent, setup)
+                except ConnectionError:
+                    continue
+
+
+async def run_to(name: str, opened: Any, agent: Agent, setup: Setup) -> None:
+    async with opened as session:
+        if name != "ended":
+            raise ConnectionError("nobody answers")
+        await run_turns(session, agent, setup.task)
+
+
+@pytest.fixture(scope="module")
+def tracklog(tmp_path_factory: pytest.TempPathFactory) -> Tracklog:
+    home = tmp_path_factory.mktemp("tasks")
+    environ = {"TRACKLOG_HOME": str(home / "data")}
+    asyncio.run(record(load_settings(flags={}, environ=environ, cwd=home)))
+    runner = CliRunner(env=environ)
+
+    def run(*arguments: object, exit_code: int = 0) -> Result:
+        result = runner.invoke(app, [str(one) for one in arguments])
+        assert result.exit_code == exit_code, f"{arguments}: {result.output}\n{result.exception!r}"
+        return result
+
+    run("submit", "traveller", "a trip", "--id", "waiting")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (("cancel", "absent"), 1, "there is no trajectory 'absent'"),
+        (("cancel", "ended"), 1, "has ended: completed"),
+        (("retry", "absent"), 1, "there is no trajectory 'absent'"),
+        (("retry", "ended"), 1, "has ended: completed"),
+        (("retry", "waiting"), 1, "was not stopped: it is submitted, and no worker has begun with it"),
+        (("retry", "theirs"), 1, "is run by the driver 'library'"),
+        (("send", "absent", "hello"), 2, "there is no trajectory 'absent'"),
+        (("send", "ended", "hello"), 5, "has ended: completed"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_and_no_success(
+    tracklog: Tracklog, line: tuple[str, ...], code: int, said: str
+) -> None:
+    assert said in " ".join(tracklog(*line, exit_code=code).stderr.split())
+
+
+def test_of_many_those_that_can_be_asked_are_and_the_others_named(tracklog: Tracklog) -> None:
+    line = ("retry", "failed", "ended", "absent", "--json")
+    for dry_run in (("--dry-run",), ()):
+        told = json.loads(tracklog(*line, *dry_run, exit_code=1).stdout)
+        assert (told["trajectories"], sorted(told["failed"])) == (["failed"], ["absent", "ended"])
+
+
+def test_a_filter_finds_only_what_can_be_asked(tracklog: Tracklog) -> None:
+    """The one that was only submitted has no event yet, so no view has it."""
+    for command, found in (("retry", ["failed"]), ("cancel", ["failed"])):
+        told = json.loads(tracklog(command, "--where", 'agent == "traveller"', "--dry-run", "--json").stdout)
+        assert (told["trajectories"], told["failed"]) == (found, {})
+
+
+def test_what_was_only_submitted_can_be_told_things_and_cancelled(tracklog: Tracklog) -> None:
+    assert "sent to waiting" in tracklog("send", "waiting", "hello").stdout
+    assert "asked to cancel waiting" in tracklog("cancel", "waiting").stdout
