@@ -71,17 +71,17 @@ def run_suite(batches: Sequence[Batch], job: Job, jobs: int, clock: Clock, came:
     """Replays all, at most `jobs` at a time; `came` is told of each run as it comes out. Blocks."""
     todo = deque(batches)
     with _processes(job, min(jobs, len(todo)), clock) as processes:
-        while todo or any(process.batch for process in processes):
+        while todo or any(process.busy for process in processes):
             for process in processes:
-                if todo and not process.batch:
+                if todo and not process.busy:
                     process.take(todo.popleft())
-            busy = {process.pipe: process for process in processes if process.batch}
+            busy = {process.pipe: process for process in processes if process.busy}
             bound_s = min(process.left_s for process in busy.values())
             for pipe in wait(list(busy), max(0.0, bound_s)):
                 assert isinstance(pipe, Connection)
                 busy[pipe].hear(came)
             for process in busy.values():
-                if process.batch and process.left_s <= 0:
+                if process.busy and process.left_s <= 0:
                     process.stop_run(came)
 
 
@@ -101,6 +101,8 @@ class _Process:
     """One process, or the one that has replaced it. `batch`: what it still has to do, its present run first."""
 
     def __init__(self, job: Job, clock: Clock) -> None:
+        self.busy = False
+        """Until it says that the batch is through."""
         self.batch: list[RecordedRun] = []
         self._job = job
         self._clock = clock
@@ -114,7 +116,7 @@ class _Process:
         return self._since_s + limit_s - self._clock.monotonic_s()
 
     def take(self, batch: Batch) -> None:
-        self.batch = list(batch)
+        self.batch, self.busy = list(batch), True
         self._since_s, self._begun = self._clock.monotonic_s(), False
         self.pipe.send(self.batch)
 
@@ -135,7 +137,7 @@ class _Process:
             self._since_s, self._begun = self._clock.monotonic_s(), False
             came(told)
         else:
-            self.batch = []
+            self.busy = False
 
     def stop_run(self, came: Callable[[Outcome], None]) -> None:
         """The present run, or reading the batch, has taken too long."""
@@ -161,7 +163,7 @@ class _Process:
         for run in lost:
             came(Outcome(run, how, problem=problem, seconds=self._clock.monotonic_s() - self._since_s))
         self._start()
-        self.batch = []
+        self.batch, self.busy = [], False
         if rest:
             self.take(rest)
 

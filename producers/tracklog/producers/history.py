@@ -17,7 +17,7 @@ from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
 
 Accepted = tuple[Event, Position]
-History = tuple[State, list[Accepted]]
+Folded = tuple[State, list[Accepted]]
 
 
 class History(NamedTuple):
@@ -37,7 +37,7 @@ def started_of(events: Iterable[Event]) -> TaskStarted | None:
     return next((event.body for event in events if isinstance(event.body, TaskStarted)), None)
 
 
-def read_history(log: Log, topic: str, trajectory_id: str) -> History:
+def read_history(log: Log, topic: str, trajectory_id: str) -> Folded:
     """(state, accepted events with their positions), to the present end of the partition.
 
     Scans the partition: Kafka cannot read one key. Blocks; raises what reading a range raises.
@@ -45,7 +45,7 @@ def read_history(log: Log, topic: str, trajectory_id: str) -> History:
     return read_histories(log, topic, (trajectory_id,))[trajectory_id]
 
 
-def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[str, History]:
+def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[str, Folded]:
     """The same of many, by one scan of each partition that has some of them."""
     found = {trajectory_id: (State(trajectory_id), list[Accepted]()) for trajectory_id in trajectory_ids}
     keys = {trajectory_id.encode(): trajectory_id for trajectory_id in found}
@@ -59,12 +59,12 @@ def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[
     return found
 
 
-def _with(history: History, record: Record) -> History:
-    state, accepted = history
+def _with(folded: Folded, record: Record) -> Folded:
+    state, accepted = folded
     try:
         event = decode_event(record.key, record.value, record.headers)
     except ForeignRecord:
-        return history  # nobody's event; whoever owns the partition quarantines it
+        return folded  # nobody's event; whoever owns the partition quarantines it
     state, judgement = fold(state, event)
     if judgement.verdict is Verdict.ACCEPTED:
         accepted.append((event, Position(record.partition, record.offset, record.timestamp_ms)))

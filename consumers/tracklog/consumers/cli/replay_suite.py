@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tracklog.consumers.cli.ask_many import chosen_ids
 from tracklog.consumers.cli.replay_runs import AgainOption, tell_report
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.target_file import target_file
 from tracklog.consumers.junit import junit_xml
 from tracklog.consumers.recorded_runs import RecordedRun, by_partition, runs_of
 from tracklog.consumers.suite import BATCH_RUNS_MAX, Came, Job, Outcome, run_suite
-from tracklog.consumers.tasking import chosen
 from tracklog.consumers.trajectory_replay import agents_by_name, report_map
 from tracklog.infra.clock import SystemClock
 from tracklog.schemas.errors import InputError
@@ -87,10 +87,8 @@ def _cores() -> int:
 
 
 def _matching(run: Run, where: str, most: int) -> list[RecordedRun]:
-    found = chosen(run.settings, [], where, most)
-    if found.more:
-        run.out.note(f"more than {most} match; --max takes more")
-    return [RecordedRun(one, run.settings) for one in found.ids]
+    ids = chosen_ids(run, [], where, most, lambda _: True)
+    return [RecordedRun(one, run.settings) for one in ids]
 
 
 def tell_chosen(run: Run, runs: Sequence[RecordedRun]) -> None:
