@@ -58,6 +58,14 @@ def tracklog(tmp_path_factory: pytest.TempPathFactory) -> Tracklog:
     return run
 
 
+def test_what_was_stopped_is_listed_and_shown_with_its_way_out(tracklog: Tracklog) -> None:
+    assert "failed: remove the reason, then `tracklog retry ID`" in tracklog("list").stdout
+    shown = tracklog("show", "failed").stdout
+    assert "stopped: failed: " in shown
+    assert "way out: remove the reason, then `tracklog retry failed`" in shown
+    assert "open its session again" in tracklog("show", "theirs").stdout
+
+
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [

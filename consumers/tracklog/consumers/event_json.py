@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from tracklog.infra.log.port import Record
-from tracklog.schemas.codec import Event
+from tracklog.schemas.codec import Recorded
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.events import EVENT_TYPES, EventBody
@@ -48,8 +48,8 @@ SAMPLE: Final[Mapping[str, Any]] = {
 """Every name that an event map has, with a value of its type: what a filter may ask for."""
 
 
-def event_map(event: Event, record: Record | None = None) -> dict[str, Any]:
-    """The event as plain values. `record` adds where it lies."""
+def event_map(event: Recorded[Any, Any], record: Record | None = None) -> dict[str, Any]:
+    """The event, or what is in another topic, as plain values. `record` adds where it lies."""
     fields: dict[str, Any] = {
         "type": event.name,
         "schema": event.fingerprint.hex(),

@@ -31,7 +31,12 @@ def one_line(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     """The text with its whitespace folded, cut to a length, without characters that move a terminal's cursor."""
     folded = " ".join(text[: 4 * chars_max].split())
     plain = "".join(char if char.isprintable() else "?" for char in folded)
-    return plain if len(plain) <= chars_max else plain[: chars_max - 1] + "…"
+    return cut(plain, chars_max)
+
+
+def cut(line: str, chars_max: int) -> str:
+    """The line, of at most so many characters."""
+    return line if len(line) <= chars_max else line[: chars_max - 1] + "…"
 
 
 def money(micro_usd: int) -> str:
@@ -44,7 +49,7 @@ def call_name(call_id: str) -> str:
     return call_id if len(call_id) <= ID_CHARS else "…" + call_id[-(ID_CHARS - 1) :]
 
 
-def _text(body: Body | None) -> str:
+def body_text(body: Body | None) -> str:
     if body is None:
         return ""
     if body.media_type == JSON and body.whole and (content := _content(body.text)):
@@ -64,7 +69,7 @@ def _content(text: str) -> str:
 
 def _started(body: ev.TaskStarted) -> str:
     labels = " ".join(f"{name}={value}" for name, value in body.labels.items())
-    return f"{body.agent} · {body.model or 'model not named'} · {labels} · {_text(body.task)}"
+    return f"{body.agent} · {body.model or 'model not named'} · {labels} · {body_text(body.task)}"
 
 
 def _context(body: ev.ContextBuilt) -> str:
@@ -81,7 +86,7 @@ def _replied(body: ev.ModelReplied) -> str:
     if body.cost_micro_usd is not None:
         parts.append(money(body.cost_micro_usd))
     parts += [f"calls {call.tool}({call.arguments})" for call in body.tool_calls]
-    said = _text(body.reply)
+    said = body_text(body.reply)
     if body.tool_calls and said.startswith("{"):
         said = ""  # a message without a content says nothing but its calls
     return " · ".join(part for part in (*parts, said) if part)
@@ -92,16 +97,16 @@ def _resolved(body: ev.ApprovalResolved) -> str:
 
 
 def _intent(body: ev.ToolIntent) -> str:
-    return f"{body.tool}({_text(body.arguments)}) · {body.effect} · {body.place} · {call_name(body.call_id)}"
+    return f"{body.tool}({body_text(body.arguments)}) · {body.effect} · {body.place} · {call_name(body.call_id)}"
 
 
 def _result(body: ev.ToolResult) -> str:
     took = "" if body.duration_ms is None else f" in {body.duration_ms} ms"
-    return f"{call_name(body.call_id)}: {body.status}{took} ({body.settled}) · {_text(body.output)}"
+    return f"{call_name(body.call_id)}: {body.status}{took} ({body.settled}) · {body_text(body.output)}"
 
 
 def _annotated(body: ev.Annotated) -> str:
-    return f"{body.name} = {_text(body.value)} by {body.source} on {body.target}"
+    return f"{body.name} = {body_text(body.value)} by {body.source} on {body.target}"
 
 
 def _timer(body: ev.TimerSet) -> str:
@@ -122,16 +127,16 @@ _DESCRIBE: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.ToolResult: _result,
     ev.InDoubt: lambda body: f"{call_name(body.call_id)}: {body.tried}",
     ev.Escalated: lambda body: f"{call_name(body.call_id)}: asks {body.asked}: {body.tried}",
-    ev.Compacted: lambda body: f"turns {body.first_turn} to {body.last_turn}: {_text(body.summary)}",
+    ev.Compacted: lambda body: f"turns {body.first_turn} to {body.last_turn}: {body_text(body.summary)}",
     ev.CheckpointTaken: lambda body: f"covers up to event {body.seq_covered} ({body.kind})",
-    ev.Observed: lambda body: f"{body.kind} {body.name} #{body.occurrence}: {_text(body.value)}",
-    ev.MessageSent: lambda body: f"to {body.peer}: {_text(body.message)}",
-    ev.MessageReceived: lambda body: f"from {body.peer} ({body.role}): {_text(body.message)}",
+    ev.Observed: lambda body: f"{body.kind} {body.name} #{body.occurrence}: {body_text(body.value)}",
+    ev.MessageSent: lambda body: f"to {body.peer}: {body_text(body.message)}",
+    ev.MessageReceived: lambda body: f"from {body.peer} ({body.role}): {body_text(body.message)}",
     ev.TimerSet: _timer,
     ev.TimerFired: lambda body: body.timer_id,
     ev.Annotated: _annotated,
     ev.InboxRefused: lambda body: f"{body.kind} {body.refused.source}/{body.refused.seq}: {body.reason}",
     ev.DriftCrossed: lambda body: f"{body.old_model} → {body.new_model}",
     ev.CancelRequested: lambda body: f"by {body.by} {body.reason}",
-    ev.TaskEnded: lambda body: f"{body.ending} {body.reason} {_text(body.result)}",
+    ev.TaskEnded: lambda body: f"{body.ending} {body.reason} {body_text(body.result)}",
 }

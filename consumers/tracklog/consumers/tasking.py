@@ -17,7 +17,7 @@ from tracklog.infra.settings import Settings
 from tracklog.producers.client import Client
 from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.errors import InputError, TracklogError
-from tracklog.schemas.lifecycle import ENDED, STOPPED
+from tracklog.schemas.lifecycle import ENDED, STOPPED, TrajectoryStatus
 from tracklog.schemas.values import Driver
 
 __all__ = [
@@ -31,12 +31,14 @@ __all__ = [
     "of_workers",
     "opened_client",
     "stopped",
+    "stopped_or_failed",
     "text_of",
 ]
 
 
+_FAILED, _CANCELLED = TrajectoryStatus.FAILED.value, TrajectoryStatus.CANCELLED.value
 Applies = Callable[[Mapping[str, Any]], bool]
-Ask = Callable[[Client, str, Whereabouts], Awaitable[object]]
+Ask = Callable[[Client, str, Whereabouts], Awaitable[str | None]]
 Check = Callable[[Whereabouts], object]
 
 
@@ -48,10 +50,14 @@ class Chosen(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What came of asking something of many: those asked, and those that could not be, with the reason."""
+    """What came of asking something of many: those asked, and those that could not be, with the reason.
+
+    `became`: by which trajectory one of those asked is gone on with, where it is another one.
+    """
 
     asked: list[str]
     failed: dict[str, str]
+    became: dict[str, str]
 
 
 @contextmanager
@@ -85,6 +91,11 @@ def of_workers(row: Mapping[str, Any]) -> bool:
     return row["driver"] == Driver.WORKER and (bool(row["parked"]) or row["status"] not in ENDED)
 
 
+def stopped_or_failed(row: Mapping[str, Any]) -> bool:
+    """What `retry --turn` is for."""
+    return row["driver"] == Driver.WORKER and (row["parked"] in STOPPED or row["status"] in (_FAILED, _CANCELLED))
+
+
 def stopped(row: Mapping[str, Any]) -> bool:
     """What `retry` is for."""
     return row["driver"] == Driver.WORKER and row["parked"] in STOPPED
@@ -108,16 +119,18 @@ def chosen(settings: Settings, ids: Sequence[str], where: str | None, most: int,
 
 async def ask_all(client: Client, ids: Sequence[str], ask: Ask, *, check: Check | None = None) -> Asked:
     """Asks one after the other, or only checks each; what fails for one does not keep the others."""
-    asked, failed = list[str](), dict[str, str]()
+    asked, failed, became = list[str](), dict[str, str](), dict[str, str]()
     found = await client.look_up(ids)
     for trajectory_id in ids:
         try:
             if check is not None:
                 check(found[trajectory_id])
             else:
-                await ask(client, trajectory_id, found[trajectory_id])
+                new = await ask(client, trajectory_id, found[trajectory_id])
+                if new is not None:
+                    became[trajectory_id] = new
         except TracklogError as error:
             failed[trajectory_id] = str(error)
         else:
             asked.append(trajectory_id)
-    return Asked(asked, failed)
+    return Asked(asked, failed, became)

@@ -25,9 +25,10 @@ from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, successor_of
 from tracklog.producers.post import Poster
 from tracklog.producers.record import TEXT
-from tracklog.producers.whereabouts import Whereabouts, check_open, check_stopped, look_up
+from tracklog.producers.whereabouts import Whereabouts, check_can_go_back, check_open, check_stopped, look_up
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.codec import Framing, decode_event, single_object
@@ -148,6 +149,27 @@ class Client:
         """
         check_stopped(await self._where(trajectory_id, where))
         await self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
+
+    async def go_back(
+        self, trajectory_id: str, turn: int, reason: str = "", *, where: Whereabouts | None = None
+    ) -> str:
+        """Has another trajectory go on from a turn of one that was stopped, failed or was cancelled: returns its id.
+
+        The run is ended as cancelled; what it did after the turn is not done again in silence (see `going_back`).
+        Asked again, it is the same trajectory. Raises as `retry` does, InputError for a turn that is not there, and
+        InvalidEvent for a run that was taken over at another turn.
+        """
+        found = await self._where(trajectory_id, where)
+        check_can_go_back(found)
+        new = await asyncio.to_thread(successor_of, self._log, self._topics.events, trajectory_id, turn)
+        await self._poster.post(
+            new.trajectory_id,
+            inbox.Submit(task=new.task),
+            inbox_id=InboxId(source="go-back", seq=0),
+            tenant=found.state.tenant,
+            ext={EXT_TAKES_OVER: trajectory_id, EXT_REASON: reason},
+        )
+        return new.trajectory_id
 
     async def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
         """How it ended. Raises NotDone, which says where it stands, when it has not within `wait_s` seconds."""

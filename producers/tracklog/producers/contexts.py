@@ -17,7 +17,7 @@ from tracklog.producers.record import JSON, TEXT, Record
 from tracklog.producers.sameness import same_context, same_message
 from tracklog.producers.timers import Timers
 from tracklog.schemas import events as ev
-from tracklog.schemas.context import context_hash
+from tracklog.schemas.context import ContextHash
 
 __all__ = ["Contexts"]
 
@@ -35,6 +35,7 @@ class Contexts:
         self._timers = timers
         self._assembly = Assembly(record.cursor.places, notebook.journal)
         self._reading = Reading()
+        self._hash = ContextHash()
         self._all_inherited = True
 
     def know(self, message: Message, seq: int) -> None:
@@ -69,7 +70,7 @@ class Contexts:
             rule = self._record.rule
             body = ev.ContextBuilt(
                 edits=self._assembly.build(hashes),
-                context_hash=context_hash(hashes, rule.version, self.offered),
+                context_hash=self._hash.of(hashes, rule.version, self.offered),
                 messages=len(plain),
                 rule_version=rule.version,
             )

@@ -33,23 +33,28 @@ __all__ = ["Cursor", "Recorded", "came", "describe", "imported", "in_short"]
 
 B = TypeVar("B", bound=ev.EventBody)
 
-ASIDE: Final = (
-    ev.OwnershipClaimed,
-    ev.OwnershipReleased,
-    ev.Annotated,
-    ev.InboxRefused,
-    ev.InDoubt,
-    ev.Escalated,
-    ev.DriftCrossed,
-    ev.CheckpointTaken,
-    ev.CancelRequested,
+ASIDE: Final[frozenset[type]] = frozenset(
+    {
+        ev.OwnershipClaimed,
+        ev.OwnershipReleased,
+        ev.Annotated,
+        ev.InboxRefused,
+        ev.InDoubt,
+        ev.Escalated,
+        ev.DriftCrossed,
+        ev.CheckpointTaken,
+        ev.CancelRequested,
+    }
 )
-"""Written about a program's work, not asked for by it."""
+"""Written about a program's work, not asked for by it. A set, as the next two: asking a tuple of pydantic models by
+isinstance takes longer than all else that is done with an event here."""
 IMPORTED: Final = "import:"
-BY_IMPORTER: Final = (ev.Observed, ev.TaskEnded)
+BY_IMPORTER: Final[frozenset[type]] = frozenset({ev.Observed, ev.TaskEnded})
 """What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
 _NOTHING: Final[Mapping[str, str]] = {}
-OF_CALLS: Final = (ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult)
+OF_CALLS: Final[frozenset[type]] = frozenset(
+    {ev.Authorized, ev.ApprovalRequested, ev.ApprovalResolved, ev.ToolIntent, ev.ToolResult}
+)
 
 
 class Recorded(NamedTuple, Generic[B]):
@@ -241,26 +246,26 @@ class Cursor:
         passed = self._after is not None and place <= self._after
         if not passed:
             self.recount.keep(event)
-        if isinstance(body, ev.OwnershipClaimed) and envelope.inbox_id is not None:
+        if type(body) is ev.OwnershipClaimed and envelope.inbox_id is not None:
             self.let_go_on = place
         if body is None:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
-        aside = isinstance(body, ASIDE) or (isinstance(body, ev.TimerFired) and envelope.inbox_id is not None)
-        self.cancelled = self.cancelled or isinstance(body, ev.CancelRequested)
-        if isinstance(body, ev.MessageReceived) and came(event):
+        aside = type(body) in ASIDE or (type(body) is ev.TimerFired and envelope.inbox_id is not None)
+        self.cancelled = self.cancelled or type(body) is ev.CancelRequested
+        if type(body) is ev.MessageReceived and came(event):
             self.mail.append(Recorded(place, envelope.turn, None, body))
             aside = True
-        if isinstance(body, ev.TaskEnded) and self.cancelled:
+        if type(body) is ev.TaskEnded and self.cancelled:
             aside = True  # whoever obeyed the cancel wrote it, not the program
         if imported(event):
             self.imported = True
-            aside = aside or isinstance(body, BY_IMPORTER)
-        if isinstance(body, ev.TaskStarted):
+            aside = aside or type(body) in BY_IMPORTER
+        if type(body) is ev.TaskStarted:
             aside = bool(self.versions)  # of a fork: its program asked for the start of its origin
             self.versions.append((kept, Versions.started(body)))
             self.start = _typed(kept, body)
-        elif isinstance(body, ev.DriftCrossed) and self.versions:
+        elif type(body) is ev.DriftCrossed and self.versions:
             self.versions.append((kept, self.versions[-1][1].crossed(body, envelope.ext)))
         if aside or passed:
             return
@@ -270,7 +275,7 @@ class Cursor:
         if key is None:
             self._ordered.append(kept)
             return
-        if isinstance(body, OF_CALLS):
+        if type(body) in OF_CALLS:
             key, times = (*key, str(self._times[key])), key
             self._times[times] += 1
         self._keyed[key] = kept
@@ -297,10 +302,10 @@ def _typed(found: Open, body: B) -> Recorded[B]:
 
 
 def _key(body: ev.EventBody) -> tuple[str, ...] | None:
-    if isinstance(body, ev.Observed):
+    if type(body) is ev.Observed:
         return (type(body).__name__, body.kind.value, body.name, str(body.occurrence))
-    if isinstance(body, OF_CALLS):
-        return (type(body).__name__, body.call_id)
+    if type(body) in OF_CALLS:
+        return (type(body).__name__, body.call_id)  # type: ignore[attr-defined]
     return None
 
 

@@ -25,19 +25,25 @@ EXT_ALLOWED: Final = "fork_allowed"
 """In `ext` of TaskStarted: the names of the tools that are not sandboxed, as JSON."""
 EXT_REPLY: Final = "fork_reply"
 """In `ext` of TaskStarted: the hash of the blob with the reply that was given."""
+EXT_TAKES_OVER: Final = "fork_takes_over"
+"""In `ext` of TaskStarted: the run that it goes on with, instead of beside it."""
 EXT_POLICY: Final = "fork_policy"
 """In `ext` of TaskStarted: the hash of the blob with the policy file that was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """`turn` is the first of its own. `reply` and `policy` (a policy file) are texts, or hashes of stored ones."""
+    """`turn` is the first of its own. `reply` and `policy` (a policy file) are texts, or hashes of stored ones.
+
+    `takes_over`: the run that it goes on with, live; "" for a fork beside its origin, whose tools are sandboxed.
+    """
 
     origin: Ref
     turn: int
     allow: tuple[str, ...] = ()
     reply: str | bytes | None = None
     policy: str | bytes | None = None
+    takes_over: str = ""
 
     @staticmethod
     def recorded(events: Iterable[Event]) -> Fork | None:
@@ -49,7 +55,7 @@ class Fork:
                     return None
                 reply, policy = (bytes.fromhex(ext[key]) if key in ext else None for key in (EXT_REPLY, EXT_POLICY))
                 allow = tuple(orjson.loads(ext.get(EXT_ALLOWED, "[]")))
-                return Fork(body.origin, body.inherited_turn, allow, reply, policy)
+                return Fork(body.origin, body.inherited_turn, allow, reply, policy, ext.get(EXT_TAKES_OVER, ""))
         return None
 
     @property
@@ -68,6 +74,8 @@ class Fork:
             ext[EXT_REPLY] = self.reply_hash.hex()
         if self.policy_hash is not None:
             ext[EXT_POLICY] = self.policy_hash.hex()
+        if self.takes_over:
+            ext[EXT_TAKES_OVER] = self.takes_over
         return ext
 
     def differs(self, other: Fork) -> str:
@@ -78,6 +86,7 @@ class Fork:
             "tools allowed": (self.allow, other.allow),
             "reply": (self.reply_hash, other.reply_hash),
             "policy": (self.policy_hash, other.policy_hash),
+            "run that it takes over": (self.takes_over, other.takes_over),
         }
         return ", ".join(name for name, (mine, its) in pairs.items() if mine != its)
 

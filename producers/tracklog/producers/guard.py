@@ -30,9 +30,9 @@ class Guard:
         after = TRAJECTORY[self._status].get(step)
         if after is None:
             raise self._misplaced(step)
-        if isinstance(body, ModelReplied):
+        if type(body) is ModelReplied:
             self._propose(body)
-        elif isinstance(body, TaskEnded):
+        elif type(body) is TaskEnded:
             self._check_settled()
         elif name in _CALL_EVENTS:
             self._move_call(body.call_id, step)  # type: ignore[attr-defined]

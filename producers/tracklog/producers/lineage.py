@@ -70,7 +70,7 @@ def fork_point(record: Sequence[Event], turn: int) -> Ref:
     for before in range(at - 1, -1, -1):
         if _said_by_program(record[before]):
             at = before
-        elif not isinstance(record[before].body, ASIDE):
+        elif type(record[before].body) not in ASIDE:
             break
     envelope = record[at - 1].envelope
     return Ref(trajectory_id=envelope.trajectory_id, seq=envelope.seq)

@@ -6,6 +6,7 @@ A record has its identity from who sends it, so it can be sent again as often as
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from tracklog.infra.clock import Clock
@@ -35,7 +36,13 @@ class Poster:
         self._framing = framing
 
     async def post(
-        self, trajectory_id: str, body: InboxBody, *, inbox_id: InboxId, tenant: str = TENANT_DEFAULT
+        self,
+        trajectory_id: str,
+        body: InboxBody,
+        *,
+        inbox_id: InboxId,
+        tenant: str = TENANT_DEFAULT,
+        ext: Mapping[str, str] | None = None,
     ) -> Position:
         """Returns when the record is durable. The same `inbox_id` again is the same record: it is taken once.
 
@@ -49,6 +56,7 @@ class Poster:
             source_seq=inbox_id.seq,
             lamport=0,
             recorded_at=self._clock.now_us(),
+            ext=ext if ext is not None else {},
         )
         encoded = encode_record(envelope, body, self._framing)
         deadline_s = self._clock.monotonic_s() + POST_S_MAX

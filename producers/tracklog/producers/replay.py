@@ -16,7 +16,7 @@ from tracklog.producers.outside import raised_at, watched
 from tracklog.producers.places import Places
 from tracklog.producers.record import Record
 from tracklog.producers.rule import SESSION_RULE, Rule, imported_rule
-from tracklog.producers.sandbox import Sandbox
+from tracklog.producers.sandbox import sandbox_of
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
@@ -135,7 +135,7 @@ def _session(
         asking=Asking(cursor, again),
     )
     settling = settling_of(setup, trajectory_id, pen)
-    sandbox = Sandbox(fork.allow, Lineage(cursor.places.inherited)) if fork is not None else None
+    sandbox = sandbox_of(fork, Lineage(cursor.places.inherited)) if fork is not None else None
     return Session(setup, record, Calls(setup, record, settling, sandbox), strict=True, fork=fork)
 
 

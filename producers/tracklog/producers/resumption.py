@@ -9,6 +9,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.calls import Calls, result_body, settling_of
 from tracklog.producers.cursor import Cursor
 from tracklog.producers.fork_start import Fork
+from tracklog.producers.going_back import read_discarded
 from tracklog.producers.history import History, started_of
 from tracklog.producers.in_force import check_drift
 from tracklog.producers.lineage import Lineage, read_lineage
@@ -17,7 +18,7 @@ from tracklog.producers.places import Places
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
 from tracklog.producers.reopening import Reopened
-from tracklog.producers.sandbox import Sandbox
+from tracklog.producers.sandbox import sandbox_of
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Standing
 from tracklog.producers.setup import Setup
@@ -58,7 +59,10 @@ async def begin_as(log: Log, topic: str, trajectory_id: str, history: History, a
             )
     if fork is None:
         return Begun(None, Lineage(()))
-    return Begun(fork, await asyncio.to_thread(read_lineage, log, topic, fork.origin))
+    lineage = await asyncio.to_thread(read_lineage, log, topic, fork.origin)
+    if fork.takes_over:
+        lineage = lineage._replace(beyond=await read_discarded(log, topic, fork, lineage.inherited))
+    return Begun(fork, lineage)
 
 
 async def reopened(
@@ -108,7 +112,7 @@ def session_of(
         record.taking = taking
         taking.messages.clear()  # those are in the history, which was read after them; and so are decisions
         taking.resolved.clear()
-    sandbox = Sandbox(begun.fork.allow, begun.lineage) if begun.fork is not None else None
+    sandbox = sandbox_of(begun.fork, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
         pen.places = places

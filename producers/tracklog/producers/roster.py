@@ -8,6 +8,7 @@ A trajectory may be gone on with when nobody has it and
     it waits for time to pass                  at that time
     it is stopped                              a Retry or a Cancel has come
     it has ended                               something has come that must be answered: it is noted, nothing runs
+    its log holds a fork or a gap              never: nothing that anybody writes would be accepted
 
 Only trajectories of the driver `worker` are kept. A waiting one costs about a kilobyte: neither its head nor its
 context is kept, they are read again when it goes on.
@@ -40,7 +41,8 @@ class Work(StrEnum):
 
 
 class Known(NamedTuple):
-    """Of one trajectory, as its events say. `due_us`: when what is in doubt can be settled, 0 for any time."""
+    """Of one trajectory, as its events say. `due_us`: when what is in doubt can be settled, 0 for any time; `faulty`:
+    nobody may go on with it."""
 
     ended: bool = False
     started: bool = False
@@ -50,6 +52,7 @@ class Known(NamedTuple):
     tries: int = 0
     due_us: int = 0
     taken: Mapping[str, int] = _NONE
+    faulty: bool = False
 
 
 NOTHING: Final = Known()
@@ -124,7 +127,7 @@ class Kept:
         """What is to be done, whatever the time; see the module."""
         known = self.known
         new = [one for one in self.arrivals if one.record.offset > self.offered]
-        if self.left:
+        if self.left or known.faulty:
             return None
         if self.noted():
             return Work.NOTE
@@ -279,6 +282,7 @@ def known_of(state: State, *, grace_us: int) -> Known | None:
         tries=state.tries,
         due_us=due + grace_us if due else 0,
         taken=state.inbox,
+        faulty=state.fault is not None,
     )
 
 

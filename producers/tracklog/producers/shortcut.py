@@ -20,6 +20,7 @@ from tracklog.infra.log.port import Record
 from tracklog.producers.snapshot import Loaded, Recall, load_snapshot
 from tracklog.schemas import catalog
 from tracklog.schemas import events as ev
+from tracklog.schemas.catalog import HEADER_TYPE
 from tracklog.schemas.chain import event_hash
 from tracklog.schemas.codec import HEADER_HASH, Event, decode_event, split_frame
 from tracklog.schemas.errors import BlobAltered, BlobMissing, ForeignRecord
@@ -108,7 +109,7 @@ class _Judged:
                 fingerprint, payload = split_frame(value, headers)
             except ForeignRecord:
                 return False
-            schema = catalog.by_fingerprint().get(fingerprint)
+            schema = catalog.find(fingerprint, headers.get(HEADER_TYPE))
             found = skim(payload, self._prefix)
             if schema is not None and found is not None and schema.name not in OWNERSHIP:
                 head, digest = self._head, event_hash(fingerprint, payload)

@@ -75,10 +75,11 @@ class Recount:
 
     def keep(self, event: Event) -> None:
         """Takes an event in."""
-        if not isinstance(event.body, ev.Authorized):
+        body = event.body
+        if type(body) is not ev.Authorized:
             return
-        rulings = self.at[event.body.call_id]
-        self.tool_calls += event.body.ruling is not Ruling.DENY and not rulings
+        rulings = self.at[body.call_id]
+        self.tool_calls += body.ruling is not Ruling.DENY and not rulings
         text = event.envelope.ext.get(EXT_SPEND)
         spend = None if text is None else Spend.read(text)
         rulings.append(spend)

@@ -14,14 +14,14 @@ from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.codec import decode_event, decode_inbox
-from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded
+from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded, TrajectoryFaulty
 from tracklog.schemas.fold import fold
-from tracklog.schemas.lifecycle import STOPPED
+from tracklog.schemas.lifecycle import STOPPED, TrajectoryStatus
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver
 
-__all__ = ["Whereabouts", "check_open", "check_stopped", "look_up"]
+__all__ = ["Whereabouts", "check_can_go_back", "check_open", "check_stopped", "look_up"]
 
 RECORDED: Final = (Driver.IMPORT, Driver.INGEST)
 """Drivers of what was recorded elsewhere: nobody runs it."""
@@ -62,7 +62,10 @@ def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str
 
 
 def check_open(one: Whereabouts) -> None:
-    """Whether anything can still be said to it. Raises InputError for one that is not there, TrajectoryEnded."""
+    """Whether anything can still be said to it.
+
+    Raises InputError for one that is not there, TrajectoryEnded, TrajectoryFaulty.
+    """
     state = one.state
     if not state.events and not one.submitted:
         raise InputError(
@@ -72,6 +75,12 @@ def check_open(one: Whereabouts) -> None:
         raise InvalidEvent(
             f"trajectory {state.trajectory_id!r} was recorded elsewhere; nobody runs it",
             hint="fork it to go on from a turn of it",
+        )
+    if state.fault is not None:
+        raise TrajectoryFaulty(
+            f"the log of trajectory {state.trajectory_id!r} is not whole: event {state.fault.seq} is "
+            f"{state.fault.verdict}; nobody can go on with it",
+            hint=f"look at it with: tracklog verify {state.trajectory_id}; fork it before that event",
         )
     if state.ended:
         raise TrajectoryEnded(
@@ -93,6 +102,27 @@ def check_stopped(one: Whereabouts) -> None:
         raise InvalidEvent(
             f"trajectory {state.trajectory_id!r} was not stopped: it is {one.words}",
             hint=f"see: tracklog show {state.trajectory_id}",
+        )
+
+
+def check_can_go_back(one: Whereabouts) -> None:
+    """Whether another trajectory may go on from a turn of it: it was stopped, or ended otherwise than as completed.
+
+    Raises as `check_stopped`, and InvalidEvent for one with a call that may have happened and has no outcome.
+    """
+    state = one.state
+    if state.status not in (TrajectoryStatus.FAILED, TrajectoryStatus.CANCELLED):
+        check_stopped(one)
+    elif state.task is not None and state.task.driver is not Driver.WORKER:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} is run by the driver {state.task.driver.value!r}, not by workers",
+            hint="fork it: tracklog fork --turn",
+        )
+    if state.open_intents:
+        raise InvalidEvent(
+            f"call {next(iter(state.open_intents))!r} of trajectory {state.trajectory_id!r} may have happened and has "
+            "no outcome",
+            hint=f"let it go on, so that the call is settled: tracklog retry {state.trajectory_id}",
         )
 
 

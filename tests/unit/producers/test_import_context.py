@@ -55,8 +55,13 @@ def test_a_hash_of_another_length_is_refused() -> None:
         context_hash([b"short"], "rule/1")
 
 
-@given(st.lists(st.lists(st.sampled_from([ONE, TWO, message_hash("user", "three")]), max_size=5)))
-def test_contexts_hashed_one_after_another_have_the_hashes_that_they_have_alone(contexts: list[list[bytes]]) -> None:
-    running = ContextHash("rule/1", TWO)
-    for hashes in contexts:
-        assert running.of(hashes) == context_hash(hashes, "rule/1", TWO)
+HASHES = st.lists(st.sampled_from([ONE, TWO, message_hash("user", "three")]), max_size=5)
+
+
+@given(st.lists(st.tuples(HASHES, st.sampled_from(["rule/1", "rule/2"]), st.sampled_from([None, TWO]))))
+def test_contexts_hashed_one_after_another_have_the_hashes_that_they_have_alone(
+    contexts: list[tuple[list[bytes], str, bytes | None]],
+) -> None:
+    running = ContextHash()
+    for context in contexts:
+        assert running.of(*context) == context_hash(*context)

@@ -13,6 +13,7 @@ from tracklog.consumers.tasking import Applies, Ask, Check, ask_all, chosen, ope
 __all__ = ["MOST", "Request", "ask_many", "chosen_ids", "tell_asked"]
 
 MOST: Final = 100
+NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def ask_many(
     with opened_client(run.settings) as client:
         check = request.check if dry_run else None
         asked = asyncio.run(ask_all(client, wanted, request.ask, check=check))
-    tell_asked(run, f"{'would' if dry_run else 'asked to'} {request.verb}", asked.asked, asked.failed)
+    tell_asked(run, f"{'would' if dry_run else 'asked to'} {request.verb}", asked.asked, asked.failed, asked.became)
 
 
 def chosen_ids(run: Run, ids: Sequence[str], where: str | None, most: int, applies: Applies) -> list[str]:
@@ -44,13 +45,16 @@ def chosen_ids(run: Run, ids: Sequence[str], where: str | None, most: int, appli
     return found.ids
 
 
-def tell_asked(run: Run, what: str, asked: Sequence[str], failed: Mapping[str, str]) -> None:
+def tell_asked(
+    run: Run, what: str, asked: Sequence[str], failed: Mapping[str, str], became: Mapping[str, str] = NOTHING
+) -> None:
     """Those that failed are named, and make the exit code 1."""
     if run.as_json:
-        run.out.json({"what": what, "trajectories": list(asked), "failed": dict(failed)})
+        run.out.json({"what": what, "trajectories": list(asked), "failed": dict(failed), "became": dict(became)})
     else:
         for trajectory_id in asked:
-            run.out.text(f"{what} {trajectory_id}")
+            new = became.get(trajectory_id)
+            run.out.text(f"{what} {trajectory_id}{'' if new is None else f': goes on as {new}'}")
         if not asked and not failed:
             run.out.text("no trajectory matches")
         for trajectory_id, reason in failed.items():

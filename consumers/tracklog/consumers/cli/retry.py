@@ -9,8 +9,8 @@ import typer
 from tracklog.consumers.cli.ask_many import MOST, Request, ask_many
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.tasking import stopped
-from tracklog.producers.whereabouts import check_stopped
+from tracklog.consumers.tasking import stopped, stopped_or_failed
+from tracklog.producers.whereabouts import check_can_go_back, check_stopped
 
 app = new_app()
 
@@ -19,6 +19,7 @@ app = new_app()
 def retry(
     run: Run,
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="The trajectories.")] = None,
+    turn: Annotated[int | None, typer.Option(min=1, help="Go on from this turn, as another trajectory.")] = None,
     reason: Annotated[str, typer.Option(help="Why; it is recorded.")] = "",
     where: Annotated[
         str | None, typer.Option(metavar="CEL", help="All that match, as `tracklog list --where`.")
@@ -30,9 +31,14 @@ def retry(
 
     Those that are not there, have ended or were not stopped are named, and make the exit code 1.
 
+    --turn N ends the run as cancelled and has another trajectory, whose id is printed, go on from turn N: also for one
+    that has ended as failed or cancelled. What the run did after the turn has happened: the same call again is given
+    what it gave, and another call of a tool that had an effect there is held until a person approves it.
+
     \b
     Examples:
       tracklog retry trip-1
+      tracklog retry trip-1 --turn 3
       tracklog retry --where 'status == "failed" && agent == "traveller"' --max 50
     """
     request = Request(
@@ -41,4 +47,12 @@ def retry(
         check=check_stopped,
         applies=stopped,
     )
+    if turn is not None:
+        back = turn
+        request = Request(
+            f"go back to turn {turn} of",
+            ask=lambda client, one, where: client.go_back(one, back, reason, where=where),
+            check=check_can_go_back,
+            applies=stopped_or_failed,
+        )
     ask_many(run, request, ids, where, most=most, dry_run=dry_run)

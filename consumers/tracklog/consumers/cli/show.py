@@ -8,13 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from tracklog.consumers.call_story import call_story
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.list_runs import tell_lag
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.show_call import tell_call
+from tracklog.consumers.copying import appended_ms
 from tracklog.consumers.event_json import event_map, foreign_map
 from tracklog.consumers.read import Reader
-from tracklog.consumers.summary import money, one_line
+from tracklog.consumers.summary import cut, money, one_line
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
 from tracklog.consumers.ways_out import ways_out
 from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views
@@ -32,16 +35,27 @@ def show(
         bool, typer.Option("--from-log", help="Read the log even when Redis has all of its events.")
     ] = False,
     wide: Annotated[bool, typer.Option("--wide", help="Do not cut lines at the width of the terminal.")] = False,
+    call: Annotated[
+        str | None, typer.Option(metavar="CALL", help="Only what is about one call, from all topics.")
+    ] = None,
 ) -> None:
     """Show one trajectory as a timeline: turns, calls, results, verdicts, costs, and where each record lies.
 
-    The events come from Redis where it still keeps them all, else from a scan of the trajectory's partition.
+    The events come from Redis where it still keeps them all, else from a scan of the trajectory's partition. With
+    --call, from the log: the ruling, request, decision and intent of a call, every entry of its attempt ledger with
+    the slot it took, outcomes and settlements with what became of them, and its result. The end of its id is enough.
 
     \b
-    Example:
+    Examples:
       tracklog show airline-17-3
+      tracklog show trip-1 --call call-2
     """
     topic = run.settings.topic_names.events
+    if call is not None:
+        with opened_log(run.settings) as log:
+            check_topic(log, run.settings)
+            tell_call(run, call_story(log, run.settings.topic_names, trajectory_id, call), wide=wide)
+        return
     if from_log:
         with opened_log(run.settings) as log:
             check_topic(log, run.settings)
@@ -95,7 +109,7 @@ def tell(run: Run, found: Timeline, *, wide: bool = False, entries_max: int | No
             run.out.text(f"── turn {now} " + "─" * 40, style="bold" if now else "dim")
             turn = now
         line = _line(entry)
-        run.out.text(line if width is None else one_cut(line, width), style=_style(entry))
+        run.out.text(line if width is None else cut(line, width), style=_style(entry))
     if entries_max is not None and len(found.entries) > entries_max:
         run.out.text(f"           … {len(found.entries) - entries_max} more", style="dim")
 
@@ -117,7 +131,7 @@ def facts(found: Timeline) -> Iterator[str]:
     yield (
         f"  {state.events} events, epoch {state.head.epoch}, head {state.head.hash.hex()[:16]} ·"
         f" partition {first.partition}, offsets {first.offset} to {last.offset} ·"
-        f" {clock_time(first.timestamp_ms)} to {clock_time(last.timestamp_ms)} UTC"
+        f" {clock_time(appended_ms(first))} to {clock_time(appended_ms(last))} UTC"
     )
     if state.harmless:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(state.harmless.items()))
@@ -139,10 +153,6 @@ def _line(entry: Entry) -> str:
         return f"{place:>9}       no event: {one_line(entry.reason)}"
     verdict = "" if entry.accepted else f"[{entry.verdict}] "
     return f"{place:>9}  #{entry.event.envelope.seq:<4} {entry.event.name:<17} {verdict}{entry.text}"
-
-
-def one_cut(line: str, width: int) -> str:
-    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _style(entry: Entry) -> str:
