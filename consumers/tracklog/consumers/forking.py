@@ -123,6 +123,7 @@ def _setup(log: Log, settings: Settings, agent: Agent, origin: str) -> Setup:
         whole_text(started.task, blobs),
         blobs,
         labels=started.labels,
+        budgets=started.budgets,
         body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
     )
 

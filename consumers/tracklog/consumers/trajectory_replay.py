@@ -135,5 +135,6 @@ def _setup(started: TaskStarted, events: Sequence[Event], agent: Agent, blobs: B
         driver=started.driver,
         sampling=versions.sampling,  # an agent does not say its own
         labels=started.labels,
+        budgets=started.budgets,
         code_version=started.code_version,
     )

@@ -107,8 +107,13 @@ class Turns:
         return self._messages.event(trajectory_id, seq)
 
     def tools(self, context: Context) -> Any:
-        """The tools that were offered, None for none. Raises BlobMissing, BlobAltered."""
-        return None if context.tools is None else orjson.loads(self.blobs.get(context.tools.hex()))
+        """The tools that were offered, None for none. Raises BlobMissing, BlobAltered, InvalidEvent."""
+        if context.tools is None:
+            return None
+        try:
+            return orjson.loads(self.blobs.get(context.tools.hex()))
+        except orjson.JSONDecodeError as error:
+            raise InvalidEvent(f"the tools in blob {context.tools.hex()} are no JSON") from error
 
     def hashes(self, context: Context) -> list[bytes]:
         """Of its messages. Raises what reading their blobs raises, and InvalidEvent."""

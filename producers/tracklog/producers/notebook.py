@@ -38,6 +38,11 @@ class Notebook:
         if self.checkpoints is not None and not self.checkpoints.remembers:
             await self.checkpoints.when_due()
 
+    async def at_end(self) -> None:
+        """Before the end: the files as the trajectory leaves them."""
+        if self.checkpoints is not None and self.checkpoints.workspace is not None:
+            await self.checkpoint()
+
     async def checkpoint(self) -> bool:
         """Takes one now; False when there is nothing new to keep, as inside the record."""
         if self.checkpoints is None or not self._record.cursor.done:

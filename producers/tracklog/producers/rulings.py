@@ -123,7 +123,7 @@ class Rulings:
             ruling=decision.ruling,
             policy_version=self._setup.policy.version,
             rule=decision.rule[:TEXT_FIELD_CHARS_MAX],
-            budget_remaining=remaining(self._setup.policy.budgets, spend._replace(tool_calls=spend.tool_calls + made)),
+            budget_remaining=remaining(self._setup.limits, spend._replace(tool_calls=spend.tool_calls + made)),
         )
         await self._record.write(body, ext={EXT_SPEND: spend.text})
         return body, decision
@@ -145,7 +145,7 @@ class Rulings:
         arguments = check_arguments(tool, call.arguments)
         if isinstance(arguments, str):
             return deny(f"{UNFIT}: {arguments}")
-        used_up = exhausted(self._setup.policy.budgets, spend)
+        used_up = exhausted(self._setup.limits, spend)
         if used_up:
             return deny(used_up)
         return self._setup.policy.decide(call, tool, Situation(self._tally.tenant, self._setup.agent, spend))

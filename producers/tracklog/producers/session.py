@@ -108,7 +108,7 @@ class Session:
     @property
     def used_up(self) -> str:
         """Which budget allows no further turn, in words; "" for none. Time is looked at before calls only."""
-        return exhausted(self._setup.policy.budgets, self._calls.tally.before_turn(self.turn))
+        return exhausted(self._setup.limits, self._calls.tally.before_turn(self.turn))
 
     async def start(self, recall: Recall | None = None) -> None:
         """Records what is to be done, by which versions of what. Called by whoever opens the session.
@@ -287,6 +287,7 @@ class Session:
         body = None if result is None else await self._record.body(json_of("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
+            await self._notebook.at_end()
             seq = await self._record.ordered(ended, "the end of the task", check=same_end)
             await self._record.pen.confirm(seq)
         self.over = True
