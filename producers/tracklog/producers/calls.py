@@ -27,6 +27,7 @@ from tracklog.producers.setup import Setup
 from tracklog.producers.spend import Tally
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import SessionMisused
 from tracklog.schemas.values import Effect, Place, ResultStatus, Settled, ToolCall
 
@@ -83,6 +84,11 @@ class Calls:
         if self._repeats.too_many and self._record.cursor.done:
             self._record.check_live("the same call again")
             raise self._repeats.stuck()
+
+    def recall_open(self, events: Iterable[Event]) -> None:
+        """Takes in what of a record is open side by side: dispatched calls, requests for approval."""
+        self.dispatched.recall(events)
+        self.rulings.approvals.recall(events)
 
     def recall(self, call_ids: Iterable[str]) -> None:
         """Takes in the ids of replies before a checkpoint, whose calls were made then."""

@@ -51,7 +51,7 @@ class Rulings:
         self._tally = tally
         self._sandbox = sandbox
         self._words: dict[str, Word] = {}
-        self._approvals = Approvals(record, setup.clock)
+        self.approvals: Final = Approvals(record, setup.clock)
         self.stands: Callable[[], bool] = lambda: False
         """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
 
@@ -70,7 +70,7 @@ class Rulings:
                 return Word(call, recorded=given, request_hash=None if edit is None else edit.request_hash)
             if ruled.ruling is Ruling.DENY:
                 return Word(call, _refusal(ruled.rule))
-            resolved = await self._approvals.of(call, decision, times)
+            resolved = await self.approvals.of(call, decision, times)
             if resolved.arguments is None:
                 return await self._resolved(call, resolved)
             edit = resolved

@@ -263,6 +263,19 @@ class Session:
         """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
         await self._timers.set(turns, name)
 
+    async def sleep(self, seconds: float, name: str = "sleep") -> None:
+        """Returns when so many seconds have passed since this was first asked for, however often it was killed.
+
+        It takes a router (`tracklog route`). Raises TimerAwaited when it takes longer than a session waits for a
+        message: leave with it, and the trajectory goes on at that time.
+        """
+        setup = self._setup
+
+        def until_us() -> int:
+            return setup.clock.now_us() + round(seconds * 1_000_000)
+
+        await self._timers.sleep(until_us, name, setup.timing.receive_wait_s)
+
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
         return await self._readings.now_us()

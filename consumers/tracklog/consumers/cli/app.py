@@ -25,6 +25,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "worker": ("worker", "Run submitted tasks."),
     "dispatch": ("dispatch", "Perform the calls that agents leave to dispatchers."),
+    "route": ("route", "Say into inboxes what time and other trajectories have to say."),
     "submit": ("submit", "Give a task to the workers."),
     "result": ("result", "Tell how a trajectory ended."),
     "send": ("send", "Say something to a trajectory."),
