@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test test-faults crash-matrix check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test test-faults crash-matrix airline check docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -43,6 +43,10 @@ test-faults: setup ## Tests that kill and freeze real processes.
 crash-matrix: setup ## Kills and freezes agents at every point of a turn, with every effect class, 20 seeds (20 minutes).
 	@echo "== crash matrix"
 	$(PY) -m benchmarks.crash_matrix
+
+airline: setup ## The 120 recorded airline runs done again by workers that are killed all the time.
+	@echo "== airline runs under a killer"
+	$(PY) -m benchmarks.airline
 
 check: setup ## Format, lint, types, import rules, and that docs and tree are in order.
 	@echo "== format and lint"

@@ -1,22 +1,32 @@
 """`python -m benchmarks.crash_matrix`: SIGKILL, and SIGSTOP with a takeover, at every point x effect class x seed.
 
-On a real broker with a real ledger service, both of which it starts. Exits 1 when any case broke a rule, and prints it.
+First of workers of a group, where another one takes over by itself, then of a process that runs one session and is
+started again. On a real broker with a real ledger service, both of which it starts. Exits 1 when any case broke a rule,
+and prints it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import math
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import results, services
 from tests.support.crash_matrix import CLASSES, Case, cases, judge_all, killed, overtaken, resumed
-from tests.support.matrix_worker import POINTS, Job
+from tests.support.matrix_worker import Job
+from tests.support.points import BESIDE_CHECKPOINTS, POINTS
+from tests.support.worker_matrix import WorkerMatrix
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Log
@@ -51,34 +61,71 @@ def freeze_all(log: Log, job: Job, chosen: Sequence[Case]) -> list[str]:
         return [one for some in pool.map(lambda case: overtaken(log, job, case), chosen) for one in some]
 
 
+class Row(NamedTuple):
+    """One kind of stop: what it was, how many cases, what was wrong."""
+
+    what: str
+    cases: int
+    wrong: list[str]
+
+    def __str__(self) -> str:
+        return f"| {self.what} | {self.cases} | {len(self.wrong)} |"
+
+
+def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
+    """Of one session in a process of its own, which is started again. No seed is begun after `until_s`."""
+    places = f"{len(POINTS)} points x {len(CLASSES)} classes"
+    frozen, count = cases(seeds), len(POINTS) * len(CLASSES)
+    yield Row(
+        f"session, SIGSTOP at {places}, overtaken, woken", count, freeze_all(log, replace(job, prefix="freeze"), frozen)
+    )
+    wrong: list[str] = []
+    done = 0
+    for seed in range(seeds):
+        if time.monotonic() > until_s:
+            break
+        done += 1
+        wrong += kill_all(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
+        print(f"seed {seed}: {len(wrong)} wrong", flush=True)
+    yield Row(f"session, SIGKILL at {places} x {done} seeds, then resumed", count * done, wrong)
+
+
+def workers(log: Log, job: Job, folder: Path, first: int, seeds: int) -> Iterator[Row]:
+    """Of workers, three of which share the cases."""
+    places = f"{len(BESIDE_CHECKPOINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
+    for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
+        wrong: list[str] = []
+        count = 0
+        for seed in range(first, first + seeds):
+            chosen = cases(seed, BESIDE_CHECKPOINTS)
+            prefix = f"workers-{what}-{seed}".lower()
+            with ledger_process() as url:
+                fired = asyncio.run(WorkerMatrix(log, prefix, folder, url, chosen, stop).run())
+            wrong += [*fired.wrong, *(f"never reached: {one}" for one in fired.never)]
+            count += len(chosen)
+        yield Row(f"worker, {what} at {places}, another takes over", count, wrong)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crash_matrix", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many (default {SEEDS})")
-    seeds = parser.parse_args().seeds
-    wrong: list[str] = []
-    kills = freezes = 0
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many for sessions (default {SEEDS})")
+    parser.add_argument("--worker-seeds", type=int, default=1, help="how many for workers (default 1)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further seed is begun")
+    given = parser.parse_args()
+    rows: list[Row] = []
+    until_s = time.monotonic() + 60 * given.minutes
     with services.kafka() as bootstrap, ledger_process() as ledger_url, services.scratch() as folder:
         log = open_log(f"kafka://{bootstrap}")
         job = Job(log.url, "matrix", str(Path(folder) / "blobs"), ledger_url, ())
-        for seed in range(seeds):
-            chosen = cases(seed)
-            wrong += kill_all(log, replace(job, prefix=f"kill-{seed}"), chosen)
-            kills += len(chosen)
-            print(f"seed {seed}: {kills} killed so far, {len(wrong)} wrong", flush=True)
-        chosen = cases(seeds)
-        wrong += freeze_all(log, replace(job, prefix="freeze"), chosen)
-        freezes += len(chosen)
-        print(f"{freezes} frozen and overtaken, {len(wrong)} wrong in all", flush=True)
+        for row in chain(
+            workers(log, job, folder, given.seeds + 1, given.worker_seeds), sessions(log, job, given.seeds, until_s)
+        ):
+            print(row, *row.wrong, sep="\n", flush=True)
+            rows.append(row)
         log.close()
-    print("\n".join(wrong))
-    text = (
-        f"| what | cases | broke a rule |\n| --- | --- | --- |\n"
-        f"| SIGKILL at {len(POINTS)} points x {len(CLASSES)} classes x {seeds} seeds, then resumed | {kills} | "
-        f"{len(wrong)} in all |\n"
-        f"| SIGSTOP at the same points, overtaken, woken | {freezes} | |"
-    )
+    text = "\n".join(["| what | cases | broke a rule |", "| --- | --- | --- |", *(str(row) for row in rows)])
     results.keep(COMMAND, text)
-    return 1 if wrong else 0
+    return 1 if any(row.wrong for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,12 +54,18 @@ class Stage:
         endpoint.moment = desk.moment = self._moment
 
     @contextmanager
-    def process(self, pid: int, when: When) -> Iterator[None]:
-        """Around the life of a process; it is killed at the first moment for which `when(number, what)` is true."""
-        self.seen, self._when = [], when
-        self._kill = lambda: os.kill(pid, signal.SIGKILL)
+    def process(self, pid: int, when: When, after_s: float = 0.0) -> Iterator[None]:
+        """Around the life of a process; it is killed so long after the first moment that `when` says."""
+
+        def kill() -> None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+        timer = threading.Timer(after_s, kill)
+        self.seen, self._when, self._kill = [], when, timer.start if after_s else kill
         self._ready.set()
         yield
+        timer.cancel()
         self._ready.clear()
 
     def _moment(self, what: str) -> None:

@@ -24,7 +24,16 @@ from tracklog.schemas.topics import Topics
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 SEED = 1
-POINTS = ("ModelReplied.sent", "ToolIntent.sent", "ToolIntent.stored", "intent.read", "effect.start", "effect.end")
+POINTS = (
+    "ModelReplied.sent",
+    "ToolIntent.sent",
+    "ToolIntent.stored",
+    "intent.read",
+    "effect.start",
+    "effect.end",
+    "snapshot.stored",
+    "CheckpointTaken.sent",
+)
 FREEZES = ("ToolIntent.append", "intent.unread", "effect.start", "effect.end", "ToolResult.append")
 
 

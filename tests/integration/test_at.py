@@ -18,10 +18,12 @@ from tests.integration.test_session_inbox import said as says_ada
 from tests.integration.test_session_policy import HELD, decide, held, model, policy
 from tests.integration.test_session_wrap import SCRIPT, loop, run
 from tests.integration.test_session_wrap import TOOLS as WRAPPED_TOOLS
+from tests.support.chains import run_of
 from tests.support.importing import events_of_plan
 from tests.support.ledger import Ledger, ledger
 from tests.support.openai_server import openai_server
 from tests.support.sessions import TRAJECTORY, ScriptedModel, World, asks, new_world, says
+from tracklog.consumers.comparing import compare
 from tracklog.consumers.moment import Moment, moment
 from tracklog.consumers.turns import Turns, read_turns
 from tracklog.infra.blobs import open_blobs
@@ -30,6 +32,7 @@ from tracklog.producers.fork import Changes
 from tracklog.producers.importers.run import Run
 from tracklog.producers.models import ModelAnswer, ModelRequest
 from tracklog.producers.tools import ToolSet, tool
+from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.values import Budgets, Choice
@@ -216,6 +219,23 @@ async def test_a_context_whose_blob_is_gone_or_other_says_so() -> None:
     assert "is not in memory://" in found.problem
     assert found.messages[0].message is None
     assert found.messages[1].message == {"role": "user", "content": "book a trip"}
+
+
+def test_a_program_of_another_make_is_shown_as_far_as_it_can_be() -> None:
+    """Given a run whose replies are plain texts and whose contexts name what is no message."""
+    turns, newer = (
+        Turns("other", (), [decode_event(*made[:3]) for made in run_of("other", model=name).records], empty)
+        for name, empty in (("old", open_blobs("memory://")), ("new", open_blobs("memory://")))
+    )
+
+    found = moment(turns, 2).context
+
+    assert found is not None
+    assert "no message" in found.problem
+    assert compare(turns, turns).same
+    first = compare(turns, newer).first
+    assert first is not None
+    assert first[:2] == (0, "versions")
 
 
 async def test_what_is_not_there_is_said() -> None:

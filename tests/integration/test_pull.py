@@ -18,6 +18,7 @@ from tests.support.memory_logs import make_topics
 from tests.support.sessions import TRAJECTORY, ScriptedModel, World, asks, new_world, says
 from tests.support.tampering import flipped
 from tests.support.writing import read_accepted
+from tracklog.consumers.copying import appended_ms
 from tracklog.consumers.pulling import Pulled, pull
 from tracklog.consumers.timeline import records_of
 from tracklog.infra.blobs import open_blobs
@@ -137,6 +138,10 @@ async def test_a_fork_comes_with_its_origin_and_can_be_worked_with_alone(
         mine = {TRAJECTORY.encode(), FORK.encode()}
         assert keys(target) == {"events": mine, "inbox": mine, "attempts": mine, "quarantine": set()}
         assert {one: read_accepted(target, one) for one in before} == before
+        source = world.new_log()
+        for topic in (TOPICS.events, TOPICS.inbox, TOPICS.attempts):
+            times = [[appended_ms(one) for one in records_of(log, topic, FORK)] for log in (source, target)]
+            assert times[0] == times[1] != []
     alone = only_what_was_pulled(tmp_path, TRAJECTORY, FORK)
     assert (await replayed(alone, alone.setup(Other()))).clean
 

@@ -11,14 +11,14 @@ KEY_TTL_S = 86_400
 
 
 def class_tools(
-    ledger_url: str, before: Callable[[], None], after: Callable[[], None], *, timeout_s: float
+    ledger_url: str, before: Callable[[CallContext], None], after: Callable[[CallContext], None], *, timeout_s: float
 ) -> tuple[Tool, Tool, Tool]:
     """(idempotent, probe, opaque), named by their class; `before` and `after` are called around each effect."""
 
     def effect(context: CallContext, key: str | None) -> str:
-        before()
+        before(context)
         receipt = make_effect(ledger_url, context.call_id, key)
-        after()
+        after(context)
         return receipt
 
     def found(context: CallContext) -> Probed:

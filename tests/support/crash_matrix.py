@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.ledger import all_effects
-from tests.support.matrix_worker import POINTS, TURNS, Job, calls_of, effect_of
+from tests.support.matrix_worker import TURNS, Job, calls_of, effect_of
+from tests.support.points import POINTS
 from tests.support.writing import read_accepted
 from tracklog.infra.log.port import Log
 from tracklog.schemas.events import Escalated, ModelReplied, OwnershipClaimed, TaskEnded, ToolResult

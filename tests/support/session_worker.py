@@ -21,7 +21,7 @@ from tracklog.infra.blobs import open_blobs
 from tracklog.producers.opening import opened
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
-from tracklog.producers.tools import ToolSet, tool
+from tracklog.producers.tools import CallContext, ToolSet, tool
 from tracklog.schemas.errors import PersonNeeded
 from tracklog.schemas.topics import Topics
 
@@ -50,7 +50,10 @@ def tools(ledger_url: str, moments: Moments) -> ToolSet:
     def readonly(what: str) -> str:
         return f"found {what}"
 
-    return ToolSet.of(readonly, *class_tools(ledger_url, moments.pass_on, moments.pass_on, timeout_s=TOOL_TIMEOUT_S))
+    def pass_on(context: CallContext) -> None:
+        moments.pass_on()
+
+    return ToolSet.of(readonly, *class_tools(ledger_url, pass_on, pass_on, timeout_s=TOOL_TIMEOUT_S))
 
 
 async def main(url: str, prefix: str, blobs: str, ledger_url: str, moment: str) -> str:

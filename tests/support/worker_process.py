@@ -39,7 +39,8 @@ class Fleet:
     def topics(self) -> Topics:
         return Topics(self.prefix)
 
-    def start(self, name: str | None = None) -> subprocess.Popen[str]:
+    def start(self, name: str | None = None, *, said: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """`said`: where its output goes."""
         path = os.pathsep.join([*(str(ROOT / role) for role in ROLES), str(ROOT)])
         settings = {"topics.partitions": PARTITIONS, "topics.replication_factor": 1, "topics.min_insync_replicas": 1}
         command = [sys.executable, "-m", "tests.support.command_line", "--log", self.log.url, "--prefix", self.prefix]
@@ -48,7 +49,7 @@ class Fleet:
             command += ["--set", f"{key}={value}"]
         command += ["worker", *self.agents, *(() if name is None else ("--name", name))]
         env = {**os.environ, "PYTHONPATH": path, **self.env}
-        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+        return subprocess.Popen(command, env=env, stdout=said, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
 
     @contextmanager
     def worker(self, name: str | None = None) -> Iterator[subprocess.Popen[str]]:

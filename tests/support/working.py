@@ -22,6 +22,7 @@ from tracklog.producers.tools import ToolSet
 from tracklog.producers.turn import Agent
 from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
+from tracklog.producers.worker_files import WorkerFiles
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.codec import Event
 from tracklog.schemas.topics import Topics
@@ -73,7 +74,9 @@ class Works:
         log.close()
 
     @asynccontextmanager
-    async def worker(self, *agents: Agent, drift: Drift | None = None, **settings: Any) -> AsyncIterator[Worker]:
+    async def worker(
+        self, *agents: Agent, files: WorkerFiles | None = None, drift: Drift | None = None, **settings: Any
+    ) -> AsyncIterator[Worker]:
         """Runs until the block is left, then is told to stop."""
         log = self.new_log()
         async with EventProducer(log, topics=Topics(), clock=SystemClock(), entropy=SystemEntropy()) as producer:
@@ -88,6 +91,7 @@ class Works:
                 name="worker-1",
                 settings=WorkerSettings(**settings),
                 timing=TIMING,
+                files=files,
                 drift=drift,
             )
             worker = Worker(runner, loop_settings=QUICK)

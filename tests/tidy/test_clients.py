@@ -21,10 +21,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("tracklog.consumers.export*",),
     "openai": ("tracklog.producers.model_openai", "tracklog.producers.wrapped_openai"),
     "anthropic": ("tracklog.producers.model_anthropic", "tracklog.producers.wrapped_anthropic"),
-    "httpx2": ("tracklog.producers.wrapped",),
+    "httpx2": ("tracklog.producers.wrapped", "tracklog.producers.mcp_server"),
+    "mcp": ("tracklog.producers.mcp_*",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),
+    "pytest": ("tracklog.consumers.pytest_plugin",),
     "starlette": ("tracklog.consumers.api*",),
     "uvicorn": ("tracklog.consumers.api*",),
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Any, Final, NamedTuple
 
+from tracklog.consumers.copying import appended_ms
 from tracklog.consumers.dispatch.slots import EMPTY, Row, entered
 from tracklog.consumers.summary import body_text, one_line, summary
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
@@ -98,7 +99,7 @@ def _chapters(log: Log, topics: Topics, found: Timeline, call_id: str) -> Iterat
     events = [_of_event(entry, call_id) for entry in found.entries if _concerns(entry, call_id, about)]
     mail = _mail(letters, about, found)
     entries = _entries(_read(log, topics.attempts, own, decode_ledger), call_id)
-    return merge(events, mail, entries, key=lambda one: (one.record.timestamp_ms, _rank(one.read)))
+    return merge(events, mail, entries, key=lambda one: (appended_ms(one.record), _rank(one.read)))
 
 
 def _rank(read: Recorded[Any, Any]) -> int:
@@ -174,7 +175,7 @@ def _entries(entries: Iterable[tuple[Record, LedgerRecord]], call_id: str) -> It
         if read.envelope.call_id != call_id:
             continue
         before = rows.get(read.envelope.intent_hash, EMPTY)
-        after = rows[read.envelope.intent_hash] = entered(before, read, record.timestamp_ms)
+        after = rows[read.envelope.intent_hash] = entered(before, read, appended_ms(record))
         yield Chapter(record, read, _entry_verdict(before, after, read), _said(read.body, slot=read.envelope.slot))
 
 

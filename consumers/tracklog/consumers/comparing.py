@@ -10,6 +10,7 @@ from tracklog.consumers.summary import one_line
 from tracklog.consumers.turn_work import ASPECTS, NOTHING, WORDS_CHARS_MAX, Aspect, TurnWork
 from tracklog.consumers.turns import Turns
 from tracklog.schemas.errors import BlobAltered, BlobMissing, InvalidEvent, UnknownSchema
+from tracklog.schemas.events import TaskStarted
 from tracklog.schemas.same_work import same_work
 from tracklog.schemas.values import Ref
 
@@ -119,10 +120,14 @@ def _pairs(left: TurnWork, right: TurnWork, shared: int) -> Iterator[TurnPair]:
 
 
 def _is_shared(left: Turns, right: Turns, turn: int, shared: int) -> bool:
-    if turn == 0:
-        return shared > 0
-    places = [one.contexts[turn].place if turn in one.contexts else shared for one in (left, right)]
-    return max(places) < shared
+    """Whether both have the very same context, or start for turn 0."""
+    return max(_place(left, turn, shared), _place(right, turn, shared)) < shared
+
+
+def _place(turns: Turns, turn: int, none: int) -> int:
+    if turn > 0:
+        return turns.contexts[turn].place if turn in turns.contexts else none
+    return next((n for n, event in enumerate(turns.events) if isinstance(event.body, TaskStarted)), none)
 
 
 def _differs(

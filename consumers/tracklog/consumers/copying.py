@@ -12,6 +12,7 @@ from tracklog.schemas.errors import AppendError, AppendUnknown, InputError, LogQ
 from tracklog.schemas.topics import Topics
 
 FLUSH_TIMEOUT_S: Final = 60.0
+SOURCE_TIMESTAMP: Final = "tl-source-timestamp"
 
 
 def check_target(topics: Topics, source: str, target: str, *, force: bool) -> None:
@@ -99,7 +100,14 @@ def provenance(record: Record) -> tuple[tuple[str, bytes], ...]:
         (SOURCE_TOPIC, record.topic.encode()),
         (SOURCE_PARTITION, str(record.partition).encode()),
         (SOURCE_OFFSET, str(record.offset).encode()),
+        (SOURCE_TIMESTAMP, str(appended_ms(record)).encode()),
     )
+
+
+def appended_ms(record: Record) -> int:
+    """When it was appended where it was written: of a copy, not when it was copied. Milliseconds since 1970 UTC."""
+    said = next((value for name, value in record.headers if name == SOURCE_TIMESTAMP), b"")
+    return int(said) if said.isdigit() else record.timestamp_ms
 
 
 def without_provenance(headers: Headers) -> Headers:
@@ -107,4 +115,4 @@ def without_provenance(headers: Headers) -> Headers:
     return tuple(header for header in headers if header[0] not in _PROVENANCE)
 
 
-_PROVENANCE: Final = frozenset({SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET})
+_PROVENANCE: Final = frozenset({SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP})

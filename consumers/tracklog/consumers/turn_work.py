@@ -127,7 +127,7 @@ class TurnWork:
         """The message with calls by turn and place, where that is known."""
         plain, event = dict(self.turns.message(*place)), self.turns.event(*place)
         body = None if event is None else event.body
-        if isinstance(body, ev.ModelReplied) and plain.get("tool_calls"):
+        if isinstance(body, ev.ModelReplied) and len(plain.get("tool_calls") or ()) == len(body.tool_calls) > 0:
             calls = zip(plain["tool_calls"], body.tool_calls, strict=True)
             plain["tool_calls"] = [[call.get("type"), self._name(one.call_id), *_asked(one)] for call, one in calls]
         if "tool_call_id" in plain:

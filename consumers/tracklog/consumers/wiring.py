@@ -25,7 +25,8 @@ from tracklog.infra.wiring import (
     is_embedded,
     opened_log,
 )
-from tracklog.processors.running import Running, trajectories
+from tracklog.processors.agenda import POSTS_MAX, Agenda, TrajectoryAgenda
+from tracklog.processors.running import Running, running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.connection import producer_of
 
@@ -80,6 +81,16 @@ def opened_redis(settings: Settings) -> Iterator[RedisClient]:
 
 def projection_of(settings: Settings, log: Log, client: RedisClient) -> Running[Trajectory]:
     return trajectories(log, client, settings, clock=SystemClock(), entropy=SystemEntropy())
+
+
+def agenda_of(settings: Settings, log: Log, client: RedisClient) -> Running[TrajectoryAgenda]:
+    """The agenda, folded without waiting for batches to fill: what it says is waited for."""
+    loop = settings.loop
+    quick = loop.model_copy(
+        update={"batch_wait_s": 0.0, "batch_records_max": min(loop.batch_records_max, POSTS_MAX), "poll_timeout_s": 0.1}
+    )
+    own = settings.model_copy(update={"loop": quick})
+    return running(Agenda(), log, client, own, clock=SystemClock(), entropy=SystemEntropy())
 
 
 @contextmanager

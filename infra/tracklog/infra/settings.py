@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from tracklog.infra.settings_roles import DispatchSettings, WorkerSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
     KafkaSettings,
@@ -38,6 +38,7 @@ from tracklog.schemas.errors import SettingsError
 
 __all__ = [
     "BlobSettings",
+    "CheckpointSettings",
     "DispatchSettings",
     "KafkaSettings",
     "LogSettings",
@@ -98,11 +99,13 @@ def _anchored(tree: dict[str, Any], cwd: Path) -> dict[str, Any]:
     home = tree.get("home", Settings.model_fields["home"].default)
     if isinstance(home, str) and home:
         tree["home"] = str(cwd / home)
-    log, blobs = tree.get("log", {}), tree.get("blobs", {})
+    log, blobs, checkpoints = tree.get("log", {}), tree.get("blobs", {}), tree.get("checkpoints", {})
     if isinstance(log.get("url"), str) and log["url"].startswith("sqlite:") and log["url"] != "sqlite:":
         log["url"] = f"sqlite:{cwd / log['url'].removeprefix('sqlite:')}"
     if isinstance(blobs.get("url"), str) and blobs["url"] and "://" not in blobs["url"]:
         blobs["url"] = str(cwd / blobs["url"])
+    if isinstance(checkpoints.get("workspaces"), str) and checkpoints["workspaces"]:
+        checkpoints["workspaces"] = str(cwd / checkpoints["workspaces"])
     return tree
 
 

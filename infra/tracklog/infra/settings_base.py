@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Count", "Positive", "Section"]
+__all__ = ["HOME_DEFAULT", "Count", "Positive", "Section"]
 
+HOME_DEFAULT: Final = ".tracklog"
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tracklog.infra.settings_base import Count, Positive, Section
+from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.schemas import limits
 
-__all__ = ["DispatchSettings", "WorkerSettings"]
+__all__ = ["CheckpointSettings", "DispatchSettings", "WorkerSettings"]
 
 
 class WorkerSettings(Section):
@@ -74,3 +74,16 @@ class DispatchSettings(Section):
     doubt, and settled by the next one."""
     revoke_wait_s: Positive = 5.0
     """The same when the group takes a partition away. The other members wait meanwhile."""
+
+
+class CheckpointSettings(Section):
+    """How often sessions keep where they are, and where a worker's trajectories have their files."""
+
+    failures_a_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """How often a process that runs sessions is expected to die. With the measured pause of a checkpoint it says how
+    often one is taken (`tracklog cadence`): the more failures, the less work is done again, and the more checkpoints
+    are paid for. 0 takes none by time; one every 50 turns stays."""
+    workspaces: str = f"{HOME_DEFAULT}/workspaces"
+    """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
+    it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
+    no workspace."""

@@ -13,13 +13,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from tracklog.infra.settings_base import Count, Positive, Section
-from tracklog.infra.settings_roles import DispatchSettings, WorkerSettings
+from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
-HOME_DEFAULT: Final = ".tracklog"
 LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
@@ -289,6 +288,7 @@ class Settings(Section):
     projection: ProjectionSettings = ProjectionSettings()
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 
     @model_validator(mode="before")
@@ -301,6 +301,7 @@ class Settings(Section):
         home = filled.get("home", HOME_DEFAULT)
         _fill(filled, "log", url=f"sqlite:{home}/log.db")
         _fill(filled, "blobs", url=f"{home}/blobs")
+        _fill(filled, "checkpoints", workspaces=f"{home}/workspaces")
         log = filled["log"]
         log_url = log.url if isinstance(log, LogSettings) else log["url"] if isinstance(log, Mapping) else ""
         if not str(log_url).startswith("kafka://"):

@@ -7,13 +7,16 @@ comes by the inbox (`answers.py` puts it there) and quotes the hash of the reque
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 from tracklog.infra.clock import Clock
+from tracklog.producers.lanes import Lanes
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.policy import Decision
 from tracklog.producers.record import Record
 from tracklog.schemas import events as ev
+from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.state import State
@@ -32,6 +35,16 @@ class Approvals:
     def __init__(self, record: Record, clock: Clock) -> None:
         self._record = record
         self._clock = clock
+        self._lanes = Lanes()
+
+    def recall(self, events: Iterable[Event]) -> None:
+        """Takes in which lanes the open requests of a record have."""
+        for event in events:
+            match event.body:
+                case ev.ApprovalRequested(call_id=call_id):
+                    self._lanes.recall(call_id, event.envelope.ext)
+                case ev.ApprovalResolved(call_id=call_id):
+                    self._lanes.free(call_id)
 
     async def of(self, call: ToolCall, decision: Decision, times: int = 0) -> ev.ApprovalResolved:
         """What was decided about a held call; asks once. Raises ApprovalNeeded until somebody has decided.
@@ -41,7 +54,9 @@ class Approvals:
         asked = f"the request to approve call {call.call_id!r}"
         if self._record.of_call(ev.ApprovalRequested, call.call_id, asked, times) is None:
             self._record.check_live(asked)
-            await self._record.pen.confirm(await self._record.write(self._request(call, decision)))
+            request = self._request(call, decision)
+            seq = await self._record.write(request, ext=self._lanes.ext(call.call_id))
+            await self._record.pen.confirm(seq)
         asked = f"the decision about call {call.call_id!r}"
         resolved = self._record.of_call(ev.ApprovalResolved, call.call_id, asked, times)
         if resolved is None:
@@ -52,6 +67,7 @@ class Approvals:
                 if call.call_id in taking.resolved:
                     seq, body = taking.resolved.pop(call.call_id)  # an edited call may be asked about again
                     self._record.strand.saw(seq)
+                    self._lanes.free(call.call_id)
                     return body
             raise ApprovalNeeded(
                 f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is held "

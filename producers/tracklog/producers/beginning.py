@@ -27,7 +27,7 @@ async def start_of(setup: Setup, record: Record) -> ev.TaskStarted:
         sampling=setup.sampling,
         prompt_template=prompt,
         tool_schemas=tools,
-        budgets=setup.policy.budgets,
+        budgets=setup.limits,
         labels=setup.labels,
         code_version=setup.code_version,
     )

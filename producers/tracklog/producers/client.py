@@ -38,12 +38,11 @@ from tracklog.schemas.head import Verdict
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
+from tracklog.schemas.values import NO_BUDGETS, Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
 
 __all__ = ["Client", "Result"]
 
 POLL_S: Final = 0.25
-NO_BUDGETS: Final = Budgets()
 
 
 @dataclass(frozen=True, slots=True)

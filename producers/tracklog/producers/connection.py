@@ -32,9 +32,12 @@ class Connection:
     topics: Topics = field(default_factory=Topics)
     tenant: str | None = None
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
+    failures_a_day: float | None = None
 
     def completed(self, setup: Setup) -> Setup:
-        """The setup with the blob store of the connection, when it has none of its own."""
+        """The setup with what the settings say, where it says nothing itself."""
+        if setup.failures_a_day is None:
+            setup = replace(setup, failures_a_day=self.failures_a_day)
         if setup.blobs is not None:
             return setup
         return replace(setup, blobs=self.blobs, body_inline_bytes_max=self.body_inline_bytes_max)
@@ -59,6 +62,7 @@ async def connected(settings: Settings | None = None) -> AsyncIterator[Connectio
             settings.topic_names,
             settings.tenant,
             settings.blobs.body_inline_bytes_max,
+            settings.checkpoints.failures_a_day,
         )
 
 

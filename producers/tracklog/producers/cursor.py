@@ -105,6 +105,8 @@ class Cursor:
         """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
+        self.woken: Counter[str] = Counter()
+        """Wall-clock timers that went off and were not waited for yet, by name."""
         self.cancelled = False
         """Somebody cancelled it: it ends where it was, and not by its program."""
         self.imported = False
@@ -251,7 +253,10 @@ class Cursor:
         if body is None:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
-        aside = type(body) in ASIDE or (type(body) is ev.TimerFired and envelope.inbox_id is not None)
+        aside = type(body) in ASIDE
+        if type(body) is ev.TimerFired and came(event):
+            self.woken[body.timer_id] += not passed
+            aside = True
         self.cancelled = self.cancelled or type(body) is ev.CancelRequested
         if type(body) is ev.MessageReceived and came(event):
             self.mail.append(Recorded(place, envelope.turn, None, body))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tracklog.producers.lanes import Lanes
 from tracklog.producers.record import Record
 from tracklog.producers.settle import Timing, person_needed
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import OutcomeAwaited, SessionMisused
-from tracklog.schemas.lifecycle import EXT_LANE
 from tracklog.schemas.values import Place, ToolCall
 
 __all__ = ["Dispatched"]
@@ -27,23 +27,20 @@ class Dispatched:
     def __init__(self, record: Record, timing: Timing) -> None:
         self._record: Final = record
         self._timing = timing
-        self._lanes: dict[str, int] = {}
+        self._lanes = Lanes()
 
     def recall(self, events: Iterable[Event]) -> None:
         """Takes in which lanes the open calls of a record have."""
         for event in events:
             match event.body:
                 case ev.ToolIntent(place=Place.DISPATCH, call_id=call_id):
-                    self._lanes[call_id] = int(event.envelope.ext.get(EXT_LANE, "0"))
+                    self._lanes.recall(call_id, event.envelope.ext)
                 case ev.ToolResult(call_id=call_id):
-                    self._lanes.pop(call_id, None)
+                    self._lanes.free(call_id)
 
     def ext(self, call_id: str) -> Mapping[str, str]:
-        """For the intent of a call: a lane that no open call has."""
-        taken = set(self._lanes.values())
-        lane = next(one for one in range(len(taken) + 1) if one not in taken)
-        self._lanes[call_id] = lane
-        return {EXT_LANE: str(lane)}
+        """For the intent of a call."""
+        return self._lanes.ext(call_id)
 
     async def result(self, call: ToolCall) -> tuple[int, ev.ToolResult]:
         """(seq, the result) of an open call, once it has come. Raises OutcomeAwaited, PersonNeeded, Cancelled."""
@@ -66,6 +63,6 @@ class Dispatched:
         if call.call_id not in taking.results:
             raise person_needed(self._record.trajectory_id, call.call_id, call.tool)
         seq, body = taking.results.pop(call.call_id)
-        self._lanes.pop(call.call_id, None)
+        self._lanes.free(call.call_id)
         self._record.strand.saw(seq)
         return seq, body

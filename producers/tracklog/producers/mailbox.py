@@ -16,7 +16,7 @@ from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.codec import decode_inbox
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.inbox import InboxBody
-from tracklog.schemas.values import InboxId
+from tracklog.schemas.values import InboxId, Ref
 
 __all__ = ["Incoming", "LogMailbox", "Mailbox", "NoMail", "incoming"]
 
@@ -26,13 +26,18 @@ POLL_S: Final = 0.25
 
 
 class Incoming(NamedTuple):
-    """One inbox record. `position` is its offset, `body` None for a type or version that is not known here."""
+    """One inbox record. `position` is its offset, `body` None for a type or version that is not known here.
+
+    `causes` are the events of other trajectories that it follows from, `lamport` the largest Lamport time among them.
+    """
 
     inbox_id: InboxId
     position: int
     name: str
     body: InboxBody | None
     hash: bytes
+    causes: tuple[Ref, ...] = ()
+    lamport: int = 0
 
 
 class Mailbox(Protocol):
@@ -135,4 +140,7 @@ def incoming(record: Record) -> Incoming | None:
         read = decode_inbox(record.key, record.value, record.headers)
     except ForeignRecord:
         return None
-    return Incoming(read.envelope.inbox_id, record.offset, read.name, read.body, read.hash)
+    envelope = read.envelope
+    return Incoming(
+        envelope.inbox_id, record.offset, read.name, read.body, read.hash, envelope.causes, envelope.lamport
+    )

@@ -9,7 +9,7 @@ Compacted                   the summary
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -22,10 +22,14 @@ from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.models import with_call_ids
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
-from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.errors import InvalidEvent, TracklogError
 from tracklog.schemas.values import Body, Driver, Role
 
 __all__ = ["Messages"]
+
+
+_OF_ANOTHER_WRITER: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""What reading comes to of events that a program wrote by itself: any text may stand in them."""
 
 
 class Messages:
@@ -60,14 +64,22 @@ class Messages:
         key = trajectory_id, seq
         if key not in self._built:
             event = self._events.get(key)
-            message = None if event is None else self.of(event)
-            if message is None:
-                what = "is not in this record" if event is None else f"is a {event.name}, which is no message"
-                raise InvalidEvent(f"event {seq} of {trajectory_id!r} {what}")
+            if event is None:
+                raise InvalidEvent(f"event {seq} of {trajectory_id!r} is not in this record")
+            try:
+                message = self._of(event)
+            except _OF_ANOTHER_WRITER as error:
+                if isinstance(error, TracklogError):
+                    raise
+                raise InvalidEvent(
+                    f"event {seq} of {trajectory_id!r} holds no message as sessions write them"
+                ) from error
+            if not _is_message(message):
+                raise InvalidEvent(f"event {seq} of {trajectory_id!r} is a {event.name} that is no message")
             self._built[key] = message
         return self._built[key]
 
-    def of(self, event: Event) -> dict[str, Any] | None:
+    def _of(self, event: Event) -> Any:
         """The message that an event is, None for one that is none."""
         own, body = event.envelope.trajectory_id, event.body
         if own in self._imported:
@@ -100,3 +112,11 @@ class Messages:
 
     def _text(self, body: Body) -> str:
         return whole_text(body, self._blobs)
+
+
+def _is_message(value: Any) -> TypeGuard[dict[str, Any]]:
+    """As the hash of a context takes it."""
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        return False
+    calls = value.get("tool_calls") or []
+    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)

@@ -15,6 +15,7 @@ from tracklog.schemas.errors import (
     PersonNeeded,
     StillInDoubt,
     Stuck,
+    TimerAwaited,
 )
 from tracklog.schemas.lifecycle import Parked
 
@@ -24,6 +25,7 @@ _WORDS: Final[Mapping[type[BaseException], Parked]] = {
     ApprovalNeeded: Parked.APPROVAL,
     NothingReceived: Parked.MESSAGE,
     OutcomeAwaited: Parked.OUTCOME,
+    TimerAwaited: Parked.TIMER,
     PersonNeeded: Parked.PERSON,
     StillInDoubt: Parked.DOUBT,
     Diverged: Parked.DIVERGED,

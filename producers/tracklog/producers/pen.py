@@ -93,10 +93,15 @@ class WriterPen:
 
     async def take(self, body: EventBody, one: Incoming, *, turn: int, cause: int | None) -> int:
         """Appends the event that takes an inbox record."""
-        causes = () if cause is None else (self.places.ref(cause),)
+        causes = one.causes if cause is None else (self.places.ref(cause), *one.causes)
         async with self._turns:
             appended = await self.writer.append(
-                body, turn=turn, causes=causes, inbox_id=one.inbox_id, inbox_position=one.position
+                body,
+                turn=turn,
+                causes=causes,
+                lamport_seen=one.lamport,
+                inbox_id=one.inbox_id,
+                inbox_position=one.position,
             )
         return appended.seq
 

@@ -17,7 +17,7 @@ from tracklog.schemas.envelope import InboxEnvelope
 from tracklog.schemas.errors import AppendError, AppendRefused, AppendUnknown, LogQueueFull
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import InboxId, check_trajectory_id
+from tracklog.schemas.values import InboxId, Ref, check_trajectory_id
 
 __all__ = ["Poster", "append_once"]
 
@@ -42,9 +42,13 @@ class Poster:
         *,
         inbox_id: InboxId,
         tenant: str = TENANT_DEFAULT,
+        causes: tuple[Ref, ...] = (),
+        lamport: int = 0,
         ext: Mapping[str, str] | None = None,
     ) -> Position:
         """Returns when the record is durable. The same `inbox_id` again is the same record: it is taken once.
+
+        `causes` are events that it follows from, `lamport` the largest Lamport time among them.
 
         Raises InvalidTrajectoryId, RecordTooLarge, TopicMissing, AppendRefused; and AppendUnknown when the log has
         not said within POST_S_MAX whether it has it: send it again.
@@ -54,7 +58,8 @@ class Poster:
             tenant=tenant,
             source=inbox_id.source,
             source_seq=inbox_id.seq,
-            lamport=0,
+            causes=causes,
+            lamport=lamport,
             recorded_at=self._clock.now_us(),
             ext=ext if ext is not None else {},
         )

@@ -19,7 +19,7 @@ from typing import Final
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.bodies import whole_text
-from tracklog.producers.cadence import PAUSE_S, Cadence
+from tracklog.producers.cadence import FAILURES_A_DAY, PAUSE_S, Cadence
 from tracklog.producers.checkpoints import EXT_PAUSE, Checkpoints
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Cause, Diverged, Divergence
@@ -92,7 +92,7 @@ class Reopened:
             pen,
             setup.store,
             setup.clock,
-            Cadence(setup.failures_a_day, pause_s=_pause_s(last)),
+            Cadence(_failures_a_day(setup), pause_s=_pause_s(last)),
             workspace=self.workspace,
             remembers=self.remembers,
             recall=self.recall,
@@ -158,6 +158,10 @@ async def restore_files(
 
 def _last_checkpoint(history: Sequence[Event]) -> Event | None:
     return next((event for event in reversed(history) if isinstance(event.body, ev.CheckpointTaken)), None)
+
+
+def _failures_a_day(setup: Setup) -> float:
+    return FAILURES_A_DAY if setup.failures_a_day is None else setup.failures_a_day
 
 
 def _pause_s(last: Event | None) -> float:

@@ -119,7 +119,7 @@ def session_of(
     if back is not None and isinstance(pen, WriterPen):
         points = back.checkpoints(setup, record, pen, events)
     calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
-    calls.dispatched.recall(events)
+    calls.recall_open(events)
     session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
     session.notes = () if back is None else tuple(back.notes)
     return session, record

@@ -8,6 +8,7 @@ A trajectory may be gone on with when nobody has it and
     it waits for time to pass                  at that time
     it is stopped                              a Retry or a Cancel has come
     it has ended                               something has come that must be answered: it is noted, nothing runs
+    its log holds a fork or a gap              never: nothing that anybody writes would be accepted
 
 Only trajectories of the driver `worker` are kept. A waiting one costs about a kilobyte: neither its head nor its
 context is kept, they are read again when it goes on.
@@ -15,7 +16,7 @@ context is kept, they are read again when it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Driver, Place
 
-__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Now", "Roster", "Work", "known_of"]
+__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Now", "Roster", "Standings", "Work", "known_of"]
 
 WAKES_STOPPED: Final = ("Retry", "Cancel")
 AT_ONCE: Final = (Parked.LEFT, Parked.MOVED, Parked.DOUBT)
@@ -40,7 +41,8 @@ class Work(StrEnum):
 
 
 class Known(NamedTuple):
-    """Of one trajectory, as its events say. `due_us`: when what is in doubt can be settled, 0 for any time."""
+    """Of one trajectory, as its events say. `due_us`: when what is in doubt can be settled, 0 for any time; `faulty`:
+    nobody may go on with it."""
 
     ended: bool = False
     started: bool = False
@@ -50,9 +52,20 @@ class Known(NamedTuple):
     tries: int = 0
     due_us: int = 0
     taken: Mapping[str, int] = _NONE
+    faulty: bool = False
 
 
 NOTHING: Final = Known()
+
+
+class Standings(NamedTuple):
+    """Of one events partition, as it was read up to `end`: what is known of the workers' trajectories, the ids of
+    everybody else's, and the offset of the first record of each of the workers'."""
+
+    known: Mapping[str, Known]
+    foreign: Set[str]
+    starts: Mapping[str, int]
+    end: int
 
 
 class Now(NamedTuple):
@@ -82,13 +95,15 @@ class Kept:
     """One trajectory. `offered`: the inbox offset up to which its last opening was given everything.
 
     `submitted`: the offset of its Submit, which names its task; None when that was never seen. `left`: it is for the
-    workers of another group. `again_s`: not before this time of the clock that only goes on.
+    workers of another group. `since`: the offset before which it has no event. `again_s`: not before this time of the
+    clock that only goes on.
     """
 
-    __slots__ = ("again_s", "arrivals", "came", "known", "left", "offered", "partition", "submitted")
+    __slots__ = ("again_s", "arrivals", "came", "known", "left", "offered", "partition", "since", "submitted")
 
-    def __init__(self, partition: int, known: Known = NOTHING) -> None:
+    def __init__(self, partition: int, since: int, known: Known = NOTHING) -> None:
         self.partition = partition
+        self.since = since
         self.known = known
         self.arrivals: list[Arrival] = []
         self.offered = -1
@@ -124,7 +139,7 @@ class Kept:
         """What is to be done, whatever the time; see the module."""
         known = self.known
         new = [one for one in self.arrivals if one.record.offset > self.offered]
-        if self.left:
+        if self.left or known.faulty:
             return None
         if self.noted():
             return Work.NOTE
@@ -176,7 +191,8 @@ class Roster:
     def __init__(self, *, tries_max: int) -> None:
         self._tries_max = tries_max
         self._kept: dict[str, Kept] = {}
-        self._foreign: dict[int, set[str]] = {}
+        self._foreign: dict[int, Set[str]] = {}
+        self._ends: dict[int, int] = {}
         self._ready: dict[str, None] = {}
         self._later: dict[str, None] = {}
         self.busy: set[str] = set()
@@ -192,12 +208,12 @@ class Roster:
     def get(self, trajectory_id: str) -> Kept | None:
         return self._kept.get(trajectory_id)
 
-    def assigned(self, partition: int, known: Mapping[str, Known], foreign: Iterable[str]) -> None:
-        """A partition is owned now; these are its trajectories, and those of other drivers."""
+    def assigned(self, partition: int, found: Standings) -> None:
+        """A partition is owned now; this is what is in it."""
         self.revoked(partition)
-        self._foreign[partition] = set(foreign)
-        for trajectory_id, one in known.items():
-            self._kept[trajectory_id] = Kept(partition, one)
+        self._foreign[partition], self._ends[partition] = found.foreign, found.end
+        for trajectory_id, one in found.known.items():
+            self._kept[trajectory_id] = Kept(partition, found.starts[trajectory_id], one)
             self._sort(trajectory_id)
 
     def revoked(self, partition: int) -> list[str]:
@@ -216,7 +232,7 @@ class Roster:
             return False
         kept = self._kept.get(trajectory_id)
         if kept is None:
-            kept = self._kept[trajectory_id] = Kept(partition)
+            kept = self._kept[trajectory_id] = Kept(partition, self._ends[partition])
         kept.arrive(arrival)
         self._sort(trajectory_id)
         return True
@@ -279,6 +295,7 @@ def known_of(state: State, *, grace_us: int) -> Known | None:
         tries=state.tries,
         due_us=due + grace_us if due else 0,
         taken=state.inbox,
+        faulty=state.fault is not None,
     )
 
 

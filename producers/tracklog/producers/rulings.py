@@ -51,7 +51,7 @@ class Rulings:
         self._tally = tally
         self._sandbox = sandbox
         self._words: dict[str, Word] = {}
-        self._approvals = Approvals(record, setup.clock)
+        self.approvals: Final = Approvals(record, setup.clock)
         self.stands: Callable[[], bool] = lambda: False
         """Whether a recorded ruling holds whatever would be ruled now: it was made with other tools."""
 
@@ -70,7 +70,7 @@ class Rulings:
                 return Word(call, recorded=given, request_hash=None if edit is None else edit.request_hash)
             if ruled.ruling is Ruling.DENY:
                 return Word(call, _refusal(ruled.rule))
-            resolved = await self._approvals.of(call, decision, times)
+            resolved = await self.approvals.of(call, decision, times)
             if resolved.arguments is None:
                 return await self._resolved(call, resolved)
             edit = resolved
@@ -96,7 +96,7 @@ class Rulings:
         found = self._record.of_call(ev.Authorized, call.call_id, asked, times)
         spend = None if found is None else self._tally.at(call.call_id, times)
         spend = self._spend_now(counted=times > 0) if spend is None else spend
-        decision = _satisfied(self._decide(call, spend), edit)
+        decision = self._decide(call, spend)
         stands = found is not None and (stands or found.seq < 0)
         if self._record.rule.partial:  # what its harness refused to make has no ruling of its own
             stands = decision.rule.startswith(UNFIT)
@@ -107,6 +107,7 @@ class Rulings:
             tool = self._setup.tools.get(call.tool)
             assert tool is not None
             decision = self._sandbox.decide(call, tool, decision)
+        decision = _satisfied(decision, edit)
         if found is not None:
             if not stands and found.body.ruling is not decision.ruling:
                 asked = f"{decision.ruling.value} for call {call.call_id!r}: {decision.rule}"
@@ -123,7 +124,7 @@ class Rulings:
             ruling=decision.ruling,
             policy_version=self._setup.policy.version,
             rule=decision.rule[:TEXT_FIELD_CHARS_MAX],
-            budget_remaining=remaining(self._setup.policy.budgets, spend._replace(tool_calls=spend.tool_calls + made)),
+            budget_remaining=remaining(self._setup.limits, spend._replace(tool_calls=spend.tool_calls + made)),
         )
         await self._record.write(body, ext={EXT_SPEND: spend.text})
         return body, decision
@@ -145,7 +146,7 @@ class Rulings:
         arguments = check_arguments(tool, call.arguments)
         if isinstance(arguments, str):
             return deny(f"{UNFIT}: {arguments}")
-        used_up = exhausted(self._setup.policy.budgets, spend)
+        used_up = exhausted(self._setup.limits, spend)
         if used_up:
             return deny(used_up)
         return self._setup.policy.decide(call, tool, Situation(self._tally.tenant, self._setup.agent, spend))

@@ -108,7 +108,7 @@ class Session:
     @property
     def used_up(self) -> str:
         """Which budget allows no further turn, in words; "" for none. Time is looked at before calls only."""
-        return exhausted(self._setup.policy.budgets, self._calls.tally.before_turn(self.turn))
+        return exhausted(self._setup.limits, self._calls.tally.before_turn(self.turn))
 
     async def start(self, recall: Recall | None = None) -> None:
         """Records what is to be done, by which versions of what. Called by whoever opens the session.
@@ -134,7 +134,7 @@ class Session:
         that is not JSON, BlobError, WorkspaceError.
         """
         if not self.over:
-            await self._notebook.finish_turn(memory, self._replies, self._calls.tally.given)
+            await self._notebook.finish_turn(memory, self._replies, self._calls.tally.given, self._calls.repeats.kept)
 
     async def checkpoint(self) -> bool:
         """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
@@ -263,6 +263,19 @@ class Session:
         """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
         await self._timers.set(turns, name)
 
+    async def sleep(self, seconds: float, name: str = "sleep") -> None:
+        """Returns when so many seconds have passed since this was first asked for, however often it was killed.
+
+        It takes a router (`tracklog route`). Raises TimerAwaited when it takes longer than a session waits for a
+        message: leave with it, and the trajectory goes on at that time.
+        """
+        setup = self._setup
+
+        def until_us() -> int:
+            return setup.clock.now_us() + round(seconds * 1_000_000)
+
+        await self._timers.sleep(until_us, name, setup.timing.receive_wait_s)
+
     async def now_us(self) -> int:
         """The time, in microseconds since 1970 UTC."""
         return await self._readings.now_us()
@@ -287,6 +300,7 @@ class Session:
         body = None if result is None else await self._record.body(json_of("the result", result), JSON)
         ended = ev.TaskEnded(ending=ending, result=body, reason=reason)
         with self._record.strand.ordered("the end"):
+            await self._notebook.at_end()
             seq = await self._record.ordered(ended, "the end of the task", check=same_end)
             await self._record.pen.confirm(seq)
         self.over = True
@@ -300,6 +314,7 @@ class Session:
         self._contexts.recall(recall.rows)
         self._in_force.told = len(rows_of(recall.rows, "told"))
         self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
+        self._calls.repeats.recall(recall.until, recall.repeated)
         self._readings.recall(rows_of(recall.rows, "observed"))
         self._timers.recall(rows_of(recall.rows, "timer"), recall.turn)
         for _ in rows_of(recall.rows, "heard"):

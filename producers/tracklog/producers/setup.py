@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
-from tracklog.producers.cadence import FAILURES_A_DAY
 from tracklog.producers.models import Model
 from tracklog.producers.policy import AllowAll, Policy
 from tracklog.producers.settle import Timing
@@ -16,7 +15,7 @@ from tracklog.producers.tools import ToolSet
 from tracklog.producers.versions import Drift
 from tracklog.schemas import limits
 from tracklog.schemas.errors import InputError
-from tracklog.schemas.values import Driver
+from tracklog.schemas.values import NO_BUDGETS, Budgets, Driver
 
 __all__ = ["Setup"]
 
@@ -40,6 +39,8 @@ class Setup:
     model: Model | None = None
     tools: ToolSet = field(default_factory=ToolSet.of)
     policy: Policy = field(default_factory=AllowAll)
+    budgets: Budgets = NO_BUDGETS
+    """Of this task alone; they hold beside those of the policy."""
     prompt: str | None = None
     sampling: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -53,11 +54,16 @@ class Setup:
     timing: Timing = field(default_factory=Timing)
     workspace: Path | None = None
     """The trajectory's own directory: kept at checkpoints, brought back when the session is opened again."""
-    failures_a_day: float = FAILURES_A_DAY
-    """How often a process is expected to die: sets how often checkpoints are taken."""
+    failures_a_day: float | None = None
+    """How often a process is expected to die: sets how often checkpoints are taken. None for what the settings say."""
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     """Of a call's result, as the model is given it."""
+
+    @property
+    def limits(self) -> Budgets:
+        """The lower of the task's and the policy's budgets, each."""
+        return self.policy.budgets.lower(self.budgets)
 
     @property
     def store(self) -> BlobStore:

@@ -16,7 +16,7 @@ Taken is taken once: the state keeps the highest sequence of each source.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ from tracklog.schemas import inbox
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Place, ResultStatus, Settled
+from tracklog.schemas.values import Choice, Place, ResultStatus, Settled
 
 __all__ = ["Received", "Taking", "take_all"]
 
@@ -66,6 +66,8 @@ class Taking:
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
+        self.woken: Counter[str] = Counter()
+        """Timers that went off, by name."""
         self.escalated = {name for name, call in state.calls.items() if call.status is CallStatus.ESCALATED}
         self._one = asyncio.Lock()
         self._reading = False
@@ -107,6 +109,8 @@ class Taking:
                 self.messages.append(Received(seq, body))
             elif isinstance(body, ev.ApprovalResolved):
                 self.resolved[body.call_id] = (seq, body)
+            elif isinstance(body, ev.TimerFired):
+                self.woken[body.timer_id] += 1
             elif isinstance(body, ev.Escalated):
                 self.escalated.add(body.call_id)
             elif isinstance(body, ev.ToolResult):
@@ -160,7 +164,10 @@ def _decided(state: State, one: Incoming, body: inbox.Decision, unfit: Unfit) ->
         return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)"), None
     if call.request_hash != body.request_hash:
         return _refusal(one, f"it answers another request than the one for call {body.call_id}"), None
-    if call.may_approve and body.approver not in call.may_approve:
+    if body.choice is Choice.EXPIRE:
+        if call.expires_at is None:
+            return _refusal(one, f"the request about call {body.call_id} does not expire"), None
+    elif call.may_approve and body.approver not in call.may_approve:
         return _refusal(one, f"{body.approver} may not decide about call {body.call_id}"), None
     if body.arguments is not None:
         wrong = unfit(call.tool, body.arguments.text) if body.arguments.whole else "they are too long"

@@ -14,7 +14,7 @@ from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.codec import decode_event, decode_inbox
-from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded
+from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded, TrajectoryFaulty
 from tracklog.schemas.fold import fold
 from tracklog.schemas.lifecycle import STOPPED, TrajectoryStatus
 from tracklog.schemas.state import State
@@ -62,7 +62,10 @@ def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str
 
 
 def check_open(one: Whereabouts) -> None:
-    """Whether anything can still be said to it. Raises InputError for one that is not there, TrajectoryEnded."""
+    """Whether anything can still be said to it.
+
+    Raises InputError for one that is not there, TrajectoryEnded, TrajectoryFaulty.
+    """
     state = one.state
     if not state.events and not one.submitted:
         raise InputError(
@@ -72,6 +75,12 @@ def check_open(one: Whereabouts) -> None:
         raise InvalidEvent(
             f"trajectory {state.trajectory_id!r} was recorded elsewhere; nobody runs it",
             hint="fork it to go on from a turn of it",
+        )
+    if state.fault is not None:
+        raise TrajectoryFaulty(
+            f"the log of trajectory {state.trajectory_id!r} is not whole: event {state.fault.seq} is "
+            f"{state.fault.verdict}; nobody can go on with it",
+            hint=f"look at it with: tracklog verify {state.trajectory_id}; fork it before that event",
         )
     if state.ended:
         raise TrajectoryEnded(

@@ -30,10 +30,11 @@ from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Drift
+from tracklog.producers.worker_files import WorkerFiles, has_files
 from tracklog.producers.worker_mailbox import WorkerMailbox
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
-from tracklog.schemas import inbox
+from tracklog.schemas import inbox, limits
 from tracklog.schemas.codec import decode_inbox
 from tracklog.schemas.errors import Cancelled, InputError, LogError, TracklogError, WriterError
 from tracklog.schemas.lifecycle import STOPPED, Parked, TrajectoryStatus
@@ -82,6 +83,9 @@ class Runner:
     name: str
     settings: WorkerSettings
     timing: Timing = field(default_factory=Timing)
+    files: WorkerFiles | None = None
+    failures_a_day: float | None = None
+    body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     drift: Drift | None = None
     """What happens to a run that was left with other versions; see Setup."""
 
@@ -94,20 +98,26 @@ class Runner:
 
         Whatever the agent does ends here; what raises is the log, and defects.
         """
-        state = (await self.producer.prefetch([trajectory_id]))[trajectory_id]
-        known = known_of(state, grace_us=self.grace_us)
-        if known is None:
-            kept.offer()
-            return ENDED
-        kept.learn(known)
+        try:
+            state = (await self.producer.history(trajectory_id, from_checkpoint=self.blobs, since=kept.since)).state
+            known = known_of(state, grace_us=self.grace_us)
+            if known is None:
+                kept.offer()
+                return ENDED
+            kept.learn(known)
+            return await self._try(trajectory_id, kept, leash, state)
+        finally:
+            self.producer.forget(trajectory_id)
+            if self.files is not None and leash.state is not None and leash.state.ended:
+                await asyncio.to_thread(self.files.remove, trajectory_id)
+
+    async def _try(self, trajectory_id: str, kept: Kept, leash: Leash, state: State) -> Known | None:
         try:
             return await self._do(trajectory_id, kept, leash, state)
         except (WriterError, LogError):
             return None
         except TracklogError as error:
             return await self._fail(trajectory_id, kept, str(error)[:TEXT_FIELD_CHARS_MAX])
-        finally:
-            self.producer.forget(trajectory_id)
 
     async def _do(self, trajectory_id: str, kept: Kept, leash: Leash, state: State) -> Known | None:
         work = kept.work(self.settings.tries_max)
@@ -136,7 +146,7 @@ class Runner:
         if kept.known.parked in STOPPED:
             takes = _first(kept.arrivals, "Retry") or takes
         task = await asyncio.to_thread(whole_text, begin.task.task, self.blobs)
-        setup = self._setup(agent, task, begin.task, leash)
+        setup = self._setup(trajectory_id, agent, task, begin.task, leash)
         kept.offer()
         try:
             async with self._opened(trajectory_id, kept, setup, begin.tenant, takes, leash, fork) as session:
@@ -168,10 +178,11 @@ class Runner:
             mailbox=WorkerMailbox(kept),
             takes=takes,
             leash=leash,
+            from_checkpoint=True,
             fork=fork,
         )
 
-    def _setup(self, agent: Agent, task: str, start: ev.TaskStarted, leash: Leash) -> Setup:
+    def _setup(self, trajectory_id: str, agent: Agent, task: str, start: ev.TaskStarted, leash: Leash) -> Setup:
         model = agent.model
         if model is not None:
             model = PatientModel(model, self.settings.model_wait_s, clock=self.clock, check=leash.check)
@@ -183,6 +194,10 @@ class Runner:
             driver=Driver.WORKER,
             model=model,
             labels=start.labels,
+            budgets=start.budgets,
+            workspace=self.files.of(trajectory_id) if self.files is not None and has_files(agent) else None,
+            failures_a_day=self.failures_a_day,
+            body_inline_bytes_max=self.body_inline_bytes_max,
             repeats_max=self.settings.repeats_max,
             dispatches=self.settings.dispatches,
             timing=replace(self.timing, receive_wait_s=0.0, outcome_wait_s=self.settings.outcome_wait_s),

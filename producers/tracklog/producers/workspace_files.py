@@ -19,7 +19,7 @@ from tracklog.infra.blobs import hash_of
 from tracklog.producers.workspace_tree import Entry, Kind, Tree, escaped, unescaped
 from tracklog.schemas.errors import WorkspaceError
 
-__all__ = ["MARKER", "Files", "Found", "workspace_error"]
+__all__ = ["MARKER", "Files", "Found", "remove_tree", "workspace_error"]
 
 MARKER: Final = ".tracklog-workspace"
 """Lies in the root, names the trajectory whose workspace it is, and is no part of the tree."""
@@ -91,7 +91,7 @@ class Files:
             have = self.read(hash_of, now_us=now_us).tree
             for path in sorted(have, reverse=True):
                 if path not in wanted or wanted[path].kind is not have[path].kind:
-                    _remove(self._at(path))
+                    remove_tree(self._at(path))
             for path, entry in wanted.items():
                 self._put(path, entry, have.get(path), fetch)
             for path in sorted(wanted, reverse=True):
@@ -217,16 +217,17 @@ def _write(at: Path, entry: Entry, fetch: Fetch) -> None:
             file.write(fetch(digest))
     os.chmod(part, entry.mode)
     if at.is_dir() and not at.is_symlink():
-        _remove(at)
+        remove_tree(at)
     os.replace(part, at)
 
 
 def _make_way(at: Path) -> None:
     if os.path.lexists(at):
-        _remove(at)
+        remove_tree(at)
 
 
-def _remove(at: Path) -> None:
+def remove_tree(at: Path) -> None:
+    """Removes a file, a link, or a directory with all that is in it, whatever its modes. Raises OSError."""
     if not at.is_dir() or at.is_symlink():
         at.unlink(missing_ok=True)
         return

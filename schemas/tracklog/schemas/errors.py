@@ -36,6 +36,7 @@
     |   +-- SessionWaits          nothing is wrong: somebody else must speak first
     |   |   +-- ApprovalNeeded    a held call waits for a decision
     |   |   +-- NothingReceived   a message is waited for
+    |   |   +-- TimerAwaited      a timer has not run out
     |   |   +-- OutcomeAwaited    a dispatcher has not said yet what became of a call
     |   +-- Cancelled             somebody cancelled the trajectory
     |   +-- Moved                 its worker leaves; another one goes on with it
@@ -206,6 +207,9 @@ class ApprovalNeeded(SessionWaits): ...
 
 
 class NothingReceived(SessionWaits): ...
+
+
+class TimerAwaited(SessionWaits): ...
 
 
 class OutcomeAwaited(SessionWaits): ...

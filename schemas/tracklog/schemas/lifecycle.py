@@ -59,6 +59,7 @@ class Parked(StrEnum):
     APPROVAL = "approval"
     MESSAGE = "message"
     OUTCOME = "outcome"
+    TIMER = "timer"
     PERSON = "person"
     DOUBT = "doubt"
     DIVERGED = "diverged"
@@ -176,3 +177,9 @@ def step_of(name: str, body: EventBody | None) -> str:
     if type(body) is TaskEnded:
         return f"{name}:{body.ending.value}"
     return name
+
+
+def lane_of(ext: Mapping[str, str]) -> int:
+    """The lane that an event states; 0 for one that states none, or what is no number."""
+    text = ext.get(EXT_LANE, "0")
+    return int(text) if text.isdecimal() else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -270,6 +270,15 @@ class Budgets(Value):
     tokens: Count | None = None
     cost_micro_usd: Count | None = None
     wall_ms: Millis | None = None
+
+    def lower(self, other: Budgets) -> Budgets:
+        """The lower limit of the two, each."""
+        both = {name: [getattr(self, name), getattr(other, name)] for name in type(self).model_fields}
+        given = {name: [limit for limit in limits if limit is not None] for name, limits in both.items()}
+        return Budgets(**{name: min(limits) for name, limits in given.items() if limits})
+
+
+NO_BUDGETS: Final = Budgets()
 
 
 class ContextEdit(Value):

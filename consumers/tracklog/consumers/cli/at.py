@@ -161,7 +161,7 @@ def _context_lines(seen: Seen, whole: bool) -> Iterator[str]:
     for number, one in enumerate(seen.messages):
         yield f"  {number:>3}  {_said(one, whole)}"
     if seen.tools_hash:
-        names = ", ".join(_tool_name(one) for one in seen.tools or ())
+        names = ", ".join(_tool_name(one) for one in seen.tools) if isinstance(seen.tools, list) else "?"
         yield f"  tools {seen.tools_hash[:16]}: {names}"
 
 

@@ -14,6 +14,7 @@ from tracklog.consumers.cli.list_runs import tell_lag
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.show_call import tell_call
+from tracklog.consumers.copying import appended_ms
 from tracklog.consumers.event_json import event_map, foreign_map
 from tracklog.consumers.read import Reader
 from tracklog.consumers.summary import cut, money, one_line
@@ -130,7 +131,7 @@ def facts(found: Timeline) -> Iterator[str]:
     yield (
         f"  {state.events} events, epoch {state.head.epoch}, head {state.head.hash.hex()[:16]} ·"
         f" partition {first.partition}, offsets {first.offset} to {last.offset} ·"
-        f" {clock_time(first.timestamp_ms)} to {clock_time(last.timestamp_ms)} UTC"
+        f" {clock_time(appended_ms(first))} to {clock_time(appended_ms(last))} UTC"
     )
     if state.harmless:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(state.harmless.items()))

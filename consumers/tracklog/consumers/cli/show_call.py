@@ -7,6 +7,7 @@ from typing import Any
 from tracklog.consumers.call_story import CallStory, Chapter
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.copying import appended_ms
 from tracklog.consumers.event_json import event_map
 from tracklog.consumers.summary import cut
 
@@ -45,4 +46,4 @@ def _line(chapter: Chapter) -> str:
     place = f"{topic} {record.partition}:{record.offset}"
     seq = getattr(chapter.read.envelope, "seq", None)
     number = "" if seq is None else f"#{seq}"
-    return f"{clock_time(record.timestamp_ms)}  {place:<16} {number:<5} {chapter.read.name:<17} {verdict}{chapter.text}"
+    return f"{clock_time(appended_ms(record))}  {place:<16} {number:<5} {chapter.read.name:<17} {verdict}{chapter.text}"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,11 +18,13 @@ from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
+from tracklog.infra.settings import Settings
 from tracklog.producers.agents import load_agent
 from tracklog.producers.settle import Timing
 from tracklog.producers.turn import Agent
 from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
+from tracklog.producers.worker_files import WorkerFiles, has_files
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.errors import InputError, TracklogError
 
@@ -70,6 +73,7 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
 async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None) -> None:
     stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
     async with producer_of(settings, log) as producer:
+        files = await asyncio.to_thread(_files, settings, agents)
         runner = Runner(
             log=log,
             producer=producer,
@@ -80,6 +84,9 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
             entropy=SystemEntropy(),
             name=owner,
             settings=settings.worker,
+            files=files,
+            failures_a_day=settings.checkpoints.failures_a_day,
+            body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
             drift=drift,
             timing=Timing(
                 start_within_s=settings.worker.start_within_s,
@@ -93,7 +100,21 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
             loop.add_signal_handler(number, stop.set)
         group = settings.topic_names.group(settings.worker.group)
         run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
-        await made.run(stop)
+        try:
+            await made.run(stop)
+        finally:
+            if files is not None:
+                await asyncio.to_thread(files.close)
+
+
+def _files(settings: Settings, agents: dict[str, Agent]) -> WorkerFiles | None:
+    """Where their files are; None when no agent has any."""
+    root = settings.checkpoints.workspaces
+    if not root or not any(map(has_files, agents.values())):
+        return None
+    files = WorkerFiles(Path(root), SystemEntropy().nonce().hex())
+    files.open()
+    return files
 
 
 def tell_outage(run: Run, error: TracklogError | None) -> None:

@@ -10,7 +10,6 @@ frozen, a partition that moves: whoever holds the slot acts, and everybody else 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -27,6 +26,7 @@ from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import PartitionLoop
+from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import DispatchSettings, LoopSettings
 from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.post import Poster
@@ -121,30 +121,16 @@ class Dispatcher:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then lets calls under way end. Raises what ended the partition loop."""
-        thread_stop, failed, ended = threading.Event(), list[BaseException](), asyncio.Event()
-
-        def own() -> None:
+        async with owning(self.partition_loop, self._topics.group(self._settings.group)) as ended:
+            waits = [asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait())]
             try:
-                self.partition_loop.run(self._topics.group(self._settings.group), thread_stop)
-            except BaseException as error:  # noqa: BLE001 - the event loop raises it again
-                failed.append(error)
-            self._on_loop(ended.set)
-
-        thread = threading.Thread(target=own, name="tracklog-partitions", daemon=True)
-        thread.start()
-        waits = [asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            for partition in list(self._partitions):
-                await self._give_up(partition, self._settings.move_wait_s)
-            thread_stop.set()
-            await asyncio.to_thread(thread.join)
-            await self._ledger.close()
-        if failed:
-            raise failed[0]
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waits:
+                    one.cancel()
+                for partition in list(self._partitions):
+                    await self._give_up(partition, self._settings.move_wait_s)
+        await self._ledger.close()
 
     # -- what the partition loop says
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
-from tracklog.schemas.lifecycle import EXT_LANE
+from tracklog.schemas.lifecycle import lane_of
 from tracklog.schemas.values import Place
 
 __all__ = ["NEW", "Followed", "Intended", "follow"]
@@ -49,7 +49,7 @@ def follow(known: Followed, event: Event) -> Followed:
     envelope = event.envelope
     match event.body:
         case ev.ToolIntent() as intent if intent.place is Place.DISPATCH:
-            lane = int(envelope.ext.get(EXT_LANE, "0"))
+            lane = lane_of(envelope.ext)
             one = Intended(
                 envelope.trajectory_id, envelope.tenant, envelope.epoch, envelope.seq, lane, event.hash, intent
             )

@@ -1,0 +1,50 @@
+"""`tracklog route`"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.worker import tell_outage
+from tracklog.consumers.routing.router import Router
+from tracklog.consumers.wiring import agenda_of, check_writable, opened_log, opened_redis
+from tracklog.infra.clock import SystemClock
+from tracklog.infra.collector import collect_rarely
+from tracklog.infra.log.port import Log
+from tracklog.infra.redis_client import RedisClient
+
+app = new_app()
+
+
+@command(app)
+def route(run: Run) -> None:
+    """Say into inboxes what time and other trajectories have to say: timers, expired requests, messages.
+
+    Start as many as you like: what two of them say is taken once. It needs the log and Redis, which keeps what is open
+    and how far the log was read; after a wipe it is read again from the log.
+
+    \b
+    Examples:
+      tracklog route
+      tracklog --log kafka://localhost:9092 --redis redis://localhost:6379 route
+    """
+    collect_rarely()
+    with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
+        check_writable(log, run.settings)
+        asyncio.run(_work(run, log, client))
+    run.out.text("stopped")
+
+
+async def _work(run: Run, log: Log, client: RedisClient) -> None:
+    stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
+    agenda = agenda_of(settings, log, client)
+    agenda.loop.on_outage = lambda error: tell_outage(run, error)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    router = Router(log, settings.topic_names, client, agenda, clock=SystemClock())
+    run.out.note(f"routing as a member of {agenda.group}; stop with Ctrl-C")
+    await router.run(stop)
+    told = router.counts
+    run.out.note(f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages")

@@ -1,0 +1,178 @@
+"""The router: says into inboxes what time and other trajectories have to say (DESIGN §9).
+
+    timer by the clock      TimerDue when it is due
+    request for approval    a Decision that it has expired, when nobody decided in time
+    message                 to the trajectory that it is for, in the order of its sender, with its cause
+
+The partition loop's thread folds the agenda into Redis; the event loop looks at the agendas of the partitions that are
+owned, several times a second, and posts. Everything posted has its identity from the event that it rests on, so it may
+be posted again, after a crash or by two routers at once: it is taken once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from tracklog.infra.clock import Clock
+from tracklog.infra.log.port import Log
+from tracklog.infra.log.ranges import read_range
+from tracklog.infra.partition_thread import owning
+from tracklog.infra.redis_client import RedisClient
+from tracklog.infra.redis_script import ask
+from tracklog.processors.agenda import DUE, OUTBOX, Entry, Post, TrajectoryAgenda, entry_of, post_of
+from tracklog.processors.running import Running
+from tracklog.producers.approvals import EXPIRY
+from tracklog.producers.post import Poster
+from tracklog.schemas.codec import Event, Framing, decode_event, single_object
+from tracklog.schemas.errors import ForeignRecord, InputError, LogError, StoreError
+from tracklog.schemas.events import MessageSent
+from tracklog.schemas.inbox import Decision, InboxBody, Message, TimerDue
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import Choice, InboxId, Ref, Role
+
+__all__ = ["Router"]
+
+LOOK_S: Final = 0.1
+AT_ONCE_MAX: Final = 500
+"""Entries of one partition that one look takes up."""
+SAID_MAX: Final = 100_000
+"""Entries that are remembered as posted, until the event that answers them takes them off the agenda."""
+AWAY_S: Final = 1.0
+"""The pause after the log or Redis was away."""
+_US_PER_MS: Final = 1000
+
+
+class Counts(NamedTuple):
+    """What this process has posted."""
+
+    timers: int = 0
+    expiries: int = 0
+    messages: int = 0
+    undelivered: int = 0
+
+
+class Router:
+    """Made and run on one event loop. `running` is the agenda's projection over this log and Redis."""
+
+    def __init__(
+        self,
+        log: Log,
+        topics: Topics,
+        client: RedisClient,
+        running: Running[TrajectoryAgenda],
+        *,
+        clock: Clock,
+        framing: Framing = single_object,
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._client = client
+        self._running = running
+        self._clock = clock
+        self._poster = Poster(log, topics, clock=clock, framing=framing)
+        self._said: dict[bytes, None] = {}
+        self.counts = Counts()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop` is set. Raises what ended the partition loop."""
+        async with owning(self._running.loop, self._running.group) as ended:
+            while not stop.is_set() and not ended.is_set():
+                pause_s = await self._look_patiently()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), pause_s)
+
+    async def _look_patiently(self) -> float:
+        """One look; how long to pause after it."""
+        try:
+            await self.look()
+        except (LogError, StoreError):
+            return AWAY_S
+        return LOOK_S
+
+    async def look(self) -> None:
+        """Posts what is due now, of the partitions that are owned. Raises LogError, StoreError."""
+        for partition in list(self._running.loop.positions):
+            due, outbox = await asyncio.to_thread(self._agenda, partition)
+            await asyncio.gather(*(self._say(member) for member in due if member not in self._said))
+            await self._deliver(partition, outbox)
+
+    def _agenda(self, partition: int) -> tuple[list[bytes], list[bytes]]:
+        keys, now_ms = self._running.store.keys, self._clock.now_us() // _US_PER_MS
+        due, outbox = ask(
+            self._client,
+            [
+                ("ZRANGEBYSCORE", keys.key(partition, DUE), "-inf", now_ms, "LIMIT", 0, AT_ONCE_MAX),
+                ("ZRANGE", keys.key(partition, OUTBOX), 0, AT_ONCE_MAX - 1),
+            ],
+        )
+        return due, outbox
+
+    async def _say(self, member: bytes) -> None:
+        entry = entry_of(member)
+        if entry.is_timer:
+            body: InboxBody = TimerDue(timer_id=entry.name, due_at=entry.due_us)
+            inbox_id = InboxId(source="timer", seq=entry.seq)
+            self.counts = self.counts._replace(timers=self.counts.timers + 1)
+        else:
+            body, inbox_id = _expired(entry), InboxId(source=f"expiry/{entry.lane}", seq=entry.seq)
+            self.counts = self.counts._replace(expiries=self.counts.expiries + 1)
+        cause = Ref(trajectory_id=entry.trajectory_id, seq=entry.seq)
+        await self._poster.post(entry.trajectory_id, body, inbox_id=inbox_id, tenant=entry.tenant, causes=(cause,))
+        self._said[member] = None
+        if len(self._said) > SAID_MAX:
+            del self._said[next(iter(self._said))]
+
+    async def _deliver(self, partition: int, outbox: list[bytes]) -> None:
+        """Messages of one sender one after the other, those of several side by side."""
+        by_sender: dict[str, list[tuple[bytes, Post]]] = {}
+        for member in outbox:
+            post = post_of(member)
+            by_sender.setdefault(post.trajectory_id, []).append((member, post))
+        await asyncio.gather(*(self._deliver_all(partition, posts) for posts in by_sender.values()))
+
+    async def _deliver_all(self, partition: int, posts: Iterable[tuple[bytes, Post]]) -> None:
+        for member, post in posts:
+            event = await asyncio.to_thread(self._event_at, partition, post.offset)
+            if event is not None and isinstance(event.body, MessageSent):
+                await self._send(event, event.body)
+            key = self._running.store.keys.key(partition, OUTBOX)
+            await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
+
+    async def _send(self, event: Event, sent: MessageSent) -> None:
+        sender = event.envelope
+        ref = Ref(trajectory_id=sender.trajectory_id, seq=sender.seq)
+        body = Message(peer=sender.trajectory_id, role=Role.AGENT, message=sent.message, about=sent.about or ref)
+        try:
+            await self._poster.post(
+                sent.peer,
+                body,
+                inbox_id=InboxId(source=f"msg/{sender.trajectory_id}", seq=sender.seq),
+                tenant=sender.tenant,
+                causes=(ref,),
+                lamport=sender.lamport,
+            )
+        except InputError:  # a peer that is no trajectory: a person, who reads it in the record
+            self.counts = self.counts._replace(undelivered=self.counts.undelivered + 1)
+            return
+        self.counts = self.counts._replace(messages=self.counts.messages + 1)
+
+    def _event_at(self, partition: int, offset: int) -> Event | None:
+        for record in read_range(self._log, self._topics.events, partition, offset, offset + 1):
+            try:
+                return decode_event(record.key, record.value, record.headers)
+            except ForeignRecord:
+                return None
+        return None
+
+
+def _expired(entry: Entry) -> Decision:
+    return Decision(
+        call_id=entry.name,
+        request_hash=bytes.fromhex(entry.hash),
+        approver=EXPIRY,
+        choice=Choice.EXPIRE,
+        reason="nobody decided in time",
+    )
