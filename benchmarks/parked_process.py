@@ -1,4 +1,4 @@
-"""A worker that has just taken over a log of runs that wait; prints the size of its process in MB, and how many runs it knows of.
+"""A worker that has just taken over a log of runs that wait; prints its size in MB, and how many runs it knows of.
 
 With `fill N` it is the process that leaves N runs waiting: each for a person, about a call that is held.
 """
