@@ -66,7 +66,7 @@ class Calls:
         self._record = record
         self._settling = settling
         self._sandbox = sandbox
-        self._repeats = Repeats(setup.repeats_max, record.cursor.let_go_on)
+        self.repeats: Final = Repeats(setup.repeats_max, record.cursor.let_go_on)
         self._proposed: dict[str, ToolCall] = {}
         self.dispatched: Final = Dispatched(record, setup.timing)
         self.tally: Final = Tally(record.cursor.recount, setup.clock)
@@ -80,10 +80,10 @@ class Calls:
         """Takes in the calls of the reply at this seq. Raises Stuck when it is the same call once too often."""
         proposed = tuple(calls)
         self._proposed.update((call.call_id, call) for call in proposed)
-        self._repeats.take(seq, proposed)
-        if self._repeats.too_many and self._record.cursor.done:
+        self.repeats.take(seq, proposed)
+        if self.repeats.too_many and self._record.cursor.done:
             self._record.check_live("the same call again")
-            raise self._repeats.stuck()
+            raise self.repeats.stuck()
 
     def recall_open(self, events: Iterable[Event]) -> None:
         """Takes in what of a record is open side by side: dispatched calls, requests for approval."""
