@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import anthropic
 import pytest
 
-from tests.support.anthropic_server import THOUGHT, Endpoint, anthropic_server, asks_for, says
+from tests.support.anthropic_server import THOUGHT, Endpoint, anthropic_server, asks_for, client_of, says
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import TRAJECTORY, World, built_in, new_world
 from tracklog.producers.model_anthropic import AnthropicModel
@@ -30,7 +29,7 @@ def counted() -> Iterator[tuple[Ledger, World]]:
 
 
 def setup(world: World, endpoint: Endpoint) -> Any:
-    client = anthropic.AsyncAnthropic(base_url=endpoint.url, api_key="secret-key")
+    client = client_of(endpoint.url, "secret-key")
     return replace(world.setup(None), model=AnthropicModel(client, "m", backoff_s=0.0))
 
 

@@ -129,12 +129,18 @@ class EventProducer:
             ) from None
         return writer
 
-    async def history(self, trajectory_id: str, *, from_checkpoint: BlobStore | None = None) -> History:
+    async def history(
+        self, trajectory_id: str, *, from_checkpoint: BlobStore | None = None, since: int | None = None
+    ) -> History:
         """The accepted state and events, read to the present end. They are kept until `close_history`, so that
         whoever opens a trajectory reads the log once: history, claim, and history again.
 
         With the blob store of its checkpoints, events before the last one are left out when nothing rests on them.
+        `since`: an offset before which it has no record, as the caller has read in the log itself; it holds until the
+        trajectory is forgotten.
         """
+        if since is not None:
+            self._view.starts_at(check_trajectory_id(trajectory_id), since)
         track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
         await asyncio.to_thread(track.open, from_checkpoint)
         return History(track.state, track.history(), None if track.shortcut is None else track.shortcut.recall)

@@ -16,7 +16,7 @@ context is kept, they are read again when it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Driver, Place
 
-__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Now", "Roster", "Work", "known_of"]
+__all__ = ["NOTHING", "Arrival", "Kept", "Known", "Now", "Roster", "Standings", "Work", "known_of"]
 
 WAKES_STOPPED: Final = ("Retry", "Cancel")
 AT_ONCE: Final = (Parked.LEFT, Parked.MOVED, Parked.DOUBT)
@@ -58,6 +58,16 @@ class Known(NamedTuple):
 NOTHING: Final = Known()
 
 
+class Standings(NamedTuple):
+    """Of one events partition, as it was read up to `end`: what is known of the workers' trajectories, the ids of
+    everybody else's, and the offset of the first record of each of the workers'."""
+
+    known: Mapping[str, Known]
+    foreign: Set[str]
+    starts: Mapping[str, int]
+    end: int
+
+
 class Now(NamedTuple):
     """What time it is: of a wall clock, which may be set ahead or back, and of one that only goes on."""
 
@@ -85,13 +95,15 @@ class Kept:
     """One trajectory. `offered`: the inbox offset up to which its last opening was given everything.
 
     `submitted`: the offset of its Submit, which names its task; None when that was never seen. `left`: it is for the
-    workers of another group. `again_s`: not before this time of the clock that only goes on.
+    workers of another group. `since`: the offset before which it has no event. `again_s`: not before this time of the
+    clock that only goes on.
     """
 
-    __slots__ = ("again_s", "arrivals", "came", "known", "left", "offered", "partition", "submitted")
+    __slots__ = ("again_s", "arrivals", "came", "known", "left", "offered", "partition", "since", "submitted")
 
-    def __init__(self, partition: int, known: Known = NOTHING) -> None:
+    def __init__(self, partition: int, since: int, known: Known = NOTHING) -> None:
         self.partition = partition
+        self.since = since
         self.known = known
         self.arrivals: list[Arrival] = []
         self.offered = -1
@@ -179,7 +191,8 @@ class Roster:
     def __init__(self, *, tries_max: int) -> None:
         self._tries_max = tries_max
         self._kept: dict[str, Kept] = {}
-        self._foreign: dict[int, set[str]] = {}
+        self._foreign: dict[int, Set[str]] = {}
+        self._ends: dict[int, int] = {}
         self._ready: dict[str, None] = {}
         self._later: dict[str, None] = {}
         self.busy: set[str] = set()
@@ -195,12 +208,12 @@ class Roster:
     def get(self, trajectory_id: str) -> Kept | None:
         return self._kept.get(trajectory_id)
 
-    def assigned(self, partition: int, known: Mapping[str, Known], foreign: Iterable[str]) -> None:
-        """A partition is owned now; these are its trajectories, and those of other drivers."""
+    def assigned(self, partition: int, found: Standings) -> None:
+        """A partition is owned now; this is what is in it."""
         self.revoked(partition)
-        self._foreign[partition] = set(foreign)
-        for trajectory_id, one in known.items():
-            self._kept[trajectory_id] = Kept(partition, one)
+        self._foreign[partition], self._ends[partition] = found.foreign, found.end
+        for trajectory_id, one in found.known.items():
+            self._kept[trajectory_id] = Kept(partition, found.starts[trajectory_id], one)
             self._sort(trajectory_id)
 
     def revoked(self, partition: int) -> list[str]:
@@ -219,7 +232,7 @@ class Roster:
             return False
         kept = self._kept.get(trajectory_id)
         if kept is None:
-            kept = self._kept[trajectory_id] = Kept(partition)
+            kept = self._kept[trajectory_id] = Kept(partition, self._ends[partition])
         kept.arrive(arrival)
         self._sort(trajectory_id)
         return True

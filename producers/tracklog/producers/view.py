@@ -39,6 +39,7 @@ class LogView:
         self._window = window
         self._timeout_s = timeout_s
         self._tracks: dict[bytes, Track] = {}
+        self._starts: dict[bytes, int] = {}
         self._partitions = 0
         self._reader: Reader | None = None
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
@@ -63,9 +64,18 @@ class LogView:
             track.fold()
         return tracks
 
+    def starts_at(self, trajectory_id: str, offset: int) -> None:
+        """No record of the trajectory is before this offset, as this process has read: a scan need not go further back.
+
+        It rests on what was read in the log, never on what somebody says: of a trajectory whose beginning is passed
+        over, a claim would look accepted that is not.
+        """
+        self._starts[trajectory_id.encode()] = offset
+
     def forget(self, trajectory_id: str) -> None:
         """Stops following; a later refresh scans again."""
         self._tracks.pop(trajectory_id.encode(), None)
+        self._starts.pop(trajectory_id.encode(), None)
 
     def stop_recording(self, trajectory_id: str) -> None:
         """Goes on following, without keeping events."""
@@ -169,7 +179,8 @@ class LogView:
     def _scan(self, partition: int, tracks: Mapping[bytes, Track], until: int) -> None:
         """What is before the shared reader, for trajectories that are followed from now on."""
         first = self._log.bounds(self._topic, partition).first
-        for record in read_range(self._log, self._topic, partition, first, until):
+        start = max(first, min(self._starts.get(key, first) for key in tracks))
+        for record in read_range(self._log, self._topic, partition, start, max(start, until)):
             track = tracks.get(record.key) if record.key is not None else None
             if track is not None:
                 track.keep(record)

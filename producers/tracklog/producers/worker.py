@@ -21,8 +21,8 @@ from typing import Final
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.settings import LoopSettings
 from tracklog.producers.leash import Leash
-from tracklog.producers.roster import Arrival, Known, Now, Roster
-from tracklog.producers.worker_partitions import Partitions, Standings
+from tracklog.producers.roster import Arrival, Known, Now, Roster, Standings
+from tracklog.producers.worker_partitions import Partitions
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.errors import Moved
 
@@ -115,7 +115,7 @@ class Worker:
 
     def _assigned(self, partition: int, found: Standings) -> None:
         self.partitions.add(partition)
-        self.roster.assigned(partition, found.known, found.foreign)
+        self.roster.assigned(partition, found)
         self._wake.set()
 
     def _arrived(self, partition: int, arrivals: list[tuple[str, Arrival]]) -> None:

@@ -99,7 +99,7 @@ class Runner:
         Whatever the agent does ends here; what raises is the log, and defects.
         """
         try:
-            state = (await self.producer.history(trajectory_id, from_checkpoint=self.blobs)).state
+            state = (await self.producer.history(trajectory_id, from_checkpoint=self.blobs, since=kept.since)).state
             known = known_of(state, grace_us=self.grace_us)
             if known is None:
                 kept.offer()
