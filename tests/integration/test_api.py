@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -40,6 +40,18 @@ HELD: Final = PolicyFile(b'default = "hold"\n', "policy.toml")
 
 def token(name: str) -> str:
     return f"token-of-{name}"
+
+
+class Server(uvicorn.Server):
+    """One that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
 
 
 class Api(NamedTuple):
@@ -105,12 +117,10 @@ def api(redis_db: str, tmp_path: Path) -> Iterator[Api]:
             streams_max=2,
         )
         app = make_app(services, body_bytes_max=BODY_MAX)
-        server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+        server = Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
-        deadline_s = time.monotonic() + START_S
-        while not server.started and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        assert server.ready.wait(START_S)
         port = server.servers[0].sockets[0].getsockname()[1]
         yield Api(port, world, services, Settings(log=LogSettings(url="memory:")))
         server.should_exit = True

@@ -74,7 +74,7 @@ def make_app(services: Services, *, body_bytes_max: int) -> FastAPI:
     app.add_exception_handler(TracklogError, _told)
     app.add_exception_handler(StarletteError, _refused)
     app.add_exception_handler(RequestValidationError, _unfit)
-    for add in (_add_health, _add_looking, _add_tasks, _add_people):
+    for add in (_add_health, _add_looking, _add_waiting, _add_tasks, _add_people):
         add(app)
     return app
 
@@ -161,6 +161,8 @@ def _add_looking(app: FastAPI) -> None:
             raise HTTPException(503, f"{has.streams_max} streams are open", {"Retry-After": "5"})
         return _Counted(has, has.log, has.topics.events, trajectory_id, min(after, 2**53))
 
+
+def _add_waiting(app: FastAPI) -> None:
     @app.get("/approvals", tags=["approvals"])
     def list_approvals(
         has: Has, who: Viewer, tenant: Annotated[str | None, Query(max_length=200)] = None

@@ -14,8 +14,8 @@ out is refused within RELOAD_S.
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import secrets
 import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
@@ -24,14 +24,13 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tracklog.infra.clock import Clock
+from tracklog.infra.clock import Clock, Entropy
 from tracklog.schemas.errors import SettingsError
 from tracklog.schemas.values import Name
 
-__all__ = ["Principal", "Role", "TokenFile", "new_token"]
+__all__ = ["Principal", "Role", "TokenFile", "hash_of", "new_token"]
 
 RELOAD_S: Final = 5.0
-TOKEN_BYTES: Final = 32
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 ALL_TENANTS: Final = "*"
 
@@ -112,9 +111,9 @@ class TokenFile:
         self._changed = changed
 
 
-def new_token() -> str:
-    """A token that nobody has."""
-    return secrets.token_urlsafe(TOKEN_BYTES)
+def new_token(entropy: Entropy) -> str:
+    """A token that nobody has: 256 random bits."""
+    return base64.urlsafe_b64encode(entropy.nonce() + entropy.nonce()).decode().rstrip("=")
 
 
 def hash_of(token: str) -> str:

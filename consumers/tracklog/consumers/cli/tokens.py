@@ -9,6 +9,7 @@ import typer
 from tracklog.consumers.api.tokens import Role, hash_of, new_token
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
+from tracklog.infra.clock import SystemEntropy
 
 app = new_app()
 
@@ -26,7 +27,7 @@ def tokens(
     Examples:
       tracklog tokens ada --role approver --tenant acme
     """
-    token = new_token()
+    token = new_token(SystemEntropy())
     entry = {"person": person, "hash": hash_of(token), "roles": sorted(set(role)), "tenants": sorted(set(tenant))}
     if run.as_json:
         run.out.json({"token": token, "entry": entry})
