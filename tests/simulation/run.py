@@ -228,11 +228,11 @@ class Run:
     # -- folds
 
     def _compare(self) -> None:
-        """Every dispatcher that lives follows what a fold from the beginning gives."""
+        """Every dispatcher that goes on follows what a fold from the beginning gives."""
         events = [decode_event(one.key, one.value, one.headers) for one in self.store.of(TOPICS.events)]
         for process, dispatcher in self._watched.items():
             known: Any = dispatcher.partition_loop._owner
-            if not process.alive or 0 not in dispatcher._partitions:
+            if not process.alive or process.frozen or 0 not in dispatcher._partitions:
                 continue
             wanted: dict[bytes, Any] = {}
             for event in events[: dispatcher._partitions[0].position]:
