@@ -27,7 +27,15 @@ from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
-from tracklog.schemas.errors import ClaimLost, Fenced, LogUnavailable, OutcomeAwaited, PersonNeeded, Undecided
+from tracklog.schemas.errors import (
+    ClaimLost,
+    Fenced,
+    InvalidEvent,
+    LogUnavailable,
+    OutcomeAwaited,
+    PersonNeeded,
+    Undecided,
+)
 from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import ACCEPTED_WINDOW
 from tracklog.schemas.values import ZERO_HASH, Body, Driver, Effect, Ending, Place, Ruling, ToolCall
@@ -76,7 +84,8 @@ async def own(process: Process, store: Store, entropy: Entropy, trajectory_id: s
                 if await _Run(process, log, producer, trajectory_id, turns).go():
                     return
             await store.news(TOPICS.inbox, inbox)
-        except (ClaimLost, Fenced, Undecided, LogUnavailable):
+        except (ClaimLost, Fenced, Undecided, LogUnavailable, InvalidEvent):
+            # InvalidEvent: what was read back goes on with what the next owner wrote, so this one was overtaken
             await asyncio.sleep(store.loop.chance.uniform(0.1, 3.0))
 
 

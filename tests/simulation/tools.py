@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.simulation.loop import PROCESS, SimLoop
-from tests.simulation.truth import Call, Truth
+from tests.simulation.truth import Call, Truth, Violation
 from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, ToolSet
 from tracklog.schemas.errors import ToolOutcomeUnknown
 from tracklog.schemas.values import Effect
@@ -50,7 +50,11 @@ class World:
         loop = self._loop
         self._sends += 1
         fault = self._faults.get(self._sends)
-        call = self._truth.sent(context.call_id, context.attempt)
+        try:
+            call = self._truth.sent(context.call_id, context.attempt)
+        except Violation as found:  # whoever runs the tool would take it for the tool's own error
+            loop.call_exception_handler({"message": "", "exception": found})
+            raise
         self.told(f"{PROCESS.get().name} sends {call.name} as attempt {context.attempt}: {fault or 'well'}")
         lands_s = loop.chance.uniform(TIMEOUT_S, LANDS_S) if fault == "late" else loop.chance.uniform(0.0, 1.0)
         answer: asyncio.Future[str] = loop.create_future()

@@ -89,7 +89,7 @@ class Truth:
         readonly = call.intent.effect is Effect.READONLY
         if not readonly and not call.row.slots:
             raise Violation(f"{call_id} is sent, and nobody has taken a slot")
-        if attempt == 1 and 1 in call.doomed:
+        if call.intent.effect is not Effect.IDEMPOTENT and attempt == 1 and 1 in call.doomed:
             raise Violation(f"{call_id} is sent, and a cancel was accepted before its slot was taken")
         return call
 

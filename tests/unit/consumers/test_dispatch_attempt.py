@@ -8,7 +8,7 @@ from typing import Any
 
 from tracklog.consumers.dispatch.attempt import Attempting, OpenCall, Report
 from tracklog.consumers.dispatch.slots import EMPTY, Row, Slot
-from tracklog.infra.clock import ManualClock
+from tracklog.infra.clock import Clock, ManualClock
 from tracklog.producers.tools import CallContext, Tool
 from tracklog.schemas.events import ToolIntent
 from tracklog.schemas.ledger import Done, LedgerBody
@@ -24,7 +24,8 @@ class Desk:
     name = "d"
 
     def __init__(self, row: Row) -> None:
-        self.clock = ManualClock(NOW_US)
+        self.hand = ManualClock(NOW_US)
+        self.clock: Clock = self.hand
         self.now, self.looks = row, 0
         self.reports: list[Report] = []
 
@@ -54,7 +55,7 @@ class Desk:
         return nullcontext()
 
     async def wait(self, call: OpenCall, seconds: float) -> None:
-        self.clock.advance(seconds)
+        self.hand.advance(seconds)
         await asyncio.sleep(0)
 
 
