@@ -99,7 +99,8 @@ def made() -> list[str]:
 def test_a_run_is_forked_with_another_prompt_and_model(tracklog: Tracklog) -> None:
     """Given the same call twice, the second goes on with the fork of the first, which has ended."""
     line = ("trip", "--turn", 2, "--agent", "forked_agent:agent", "--set", "prompt=brief.txt", "--set", "model=big")
-    (first,), (second,) = forks(tracklog(*line, "--json")), forks(tracklog(*line, "--json"))
+    (first,) = forks(tracklog(*line, "--json"))
+    (second,) = forks(tracklog(*line, "--json", "--drift", "refuse"))
     assert first == second
     assert (first["origin"], first["result"], first["error"]) == ("trip", "big was told: be brief", "")
     assert made() == ["train"]
@@ -138,6 +139,12 @@ def test_all_that_a_condition_fits_are_forked_or_only_named(tracklog: Tracklog) 
     assert [(one["trajectory_id"], one["origin"]) for one in forks(tracklog(*line))] == [
         (one["trajectory_id"], one["origin"]) for one in named
     ]
+
+
+def test_a_dry_run_says_what_could_not_be_forked(tracklog: Tracklog) -> None:
+    line = ("--where", 'agent == "traveller"', "--agent", "forked_agent:agent", "--dry-run", "--turn")
+    assert "turns of this trajectory are 1 to 2" in tracklog(*line, 9, exit_code=1).stderr
+    assert "trip -> trip.fork-2" in tracklog(*line, 2).stdout
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -11,75 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.support.replaying import AGENT, record
 from tracklog.consumers.cli.app import app
-from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
-from tracklog.infra.settings import load_settings
-from tracklog.producers.agents import load_agent
-from tracklog.producers.opening import opened
-from tracklog.producers.setup import Setup
-from tracklog.producers.turn import run_turns
 
 Tracklog = Callable[..., Result]
-
-AGENT = """
-import time
-from tracklog.producers.models import ModelAnswer, calls_of
-from tracklog.producers.policy import ALLOW, deny
-from tracklog.schemas.values import Budgets
-from tracklog.producers.tools import ToolSet, tool
-from tracklog.producers.turn import Agent
-
-MADE = []
-
-
-@tool
-def book(what: str) -> str:
-    MADE.append(what)
-    return f"booked {what}"
-
-
-class Model:
-    name = "small"
-
-    async def reply(self, request, *, on_token=None):
-        if request.replies_before == 0:
-            function = {"name": "book", "arguments": '{"what":"train"}'}
-            message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": function}]}
-        else:
-            message = {"role": "assistant", "content": "done"}
-        return ModelAnswer(message=message, tool_calls=calls_of(message))
-
-
-class Clocked:
-    version = "allow-all"
-    budgets = Budgets()
-
-    def decide(self, call, tool, situation):
-        return ALLOW if time.time() > 0 else deny("too early")
-
-
-class Strict:
-    version = "strict"
-    budgets = Budgets()
-
-    def decide(self, call, tool, situation):
-        return deny("no bookings")
-
-
-class Moody(Model):
-    async def reply(self, request, *, on_token=None):
-        first = await super().reply(request)
-        return first if first.tool_calls else ModelAnswer(message={"role": "assistant", "content": "no"})
-
-
-tools = ToolSet.of(book)
-moody = Agent("traveller", Moody(), tools, prompt="be kind")
-agent = Agent("traveller", Model(), tools, prompt="be kind")
-clocked = Agent("traveller", Model(), tools, policy=Clocked(), prompt="be kind")
-strict = Agent("traveller", Model(), tools, policy=Strict(), prompt="be kind")
-brief = Agent("traveller", Model(), tools, prompt="be brief")
-other = Agent("clerk", Model(), tools)
-"""
 
 
 @pytest.fixture
@@ -89,17 +23,7 @@ def tracklog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trackl
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     environ = {"TRACKLOG_HOME": str(tmp_path / "data")}
-    settings = load_settings(flags={}, environ=environ, cwd=tmp_path)
-    agent = load_agent("replayed_agent:agent")
-
-    async def record() -> None:
-        blobs = blobs_of(settings)
-        setup = Setup("traveller", "a trip", blobs, model=agent.model, tools=agent.tools, prompt=agent.prompt)
-        with opened_log(settings, make_topics=True) as log:
-            async with producer_of(settings, log) as producer, opened(producer, "trip", log=log, setup=setup) as one:
-                await run_turns(one, agent, "a trip")
-
-    asyncio.run(record())
+    record(tmp_path / "data", {"trip": "agent"})
     runner = CliRunner(env=environ)
 
     def run(trajectory_id: str, agent: str = "", *more: str, exit_code: int = 0) -> Result:

@@ -10,34 +10,49 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.support.sessions import ScriptedModel, says
+from tests.support.sessions import ScriptedModel, asks, says
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
 from tracklog.infra.settings import Settings, load_settings
 from tracklog.producers.opening import opened
+from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.setup import Setup
+from tracklog.producers.tools import ToolSet, tool
 from tracklog.producers.turn import Agent, run_turns
+from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.values import Driver
 
 Tracklog = Callable[..., Result]
 
 
+POLICY = PolicyFile(b'default = "hold"', "policy.toml")
+
+
+@tool(effect="opaque")
+def book(what: str) -> str:
+    return f"booked {what}"
+
+
 async def record(settings: Settings) -> None:
-    """`ended` has ended, `failed` was stopped, both of workers; `theirs` is a library's."""
+    """`ended` has ended, `failed` was stopped, `held` waits for a decision, all of workers; `theirs` is a library's."""
     with opened_log(settings, make_topics=True) as log:
         async with producer_of(settings, log) as producer:
-            for name, driver in (("ended", Driver.WORKER), ("failed", Driver.WORKER), ("theirs", Driver.LIBRARY)):
-                agent = Agent("traveller", ScriptedModel(says("done")))
+            for name in ("ended", "failed", "held", "theirs"):
+                model = ScriptedModel(asks(("c1", "book")) if name == "held" else says("done"))
+                agent = Agent("traveller", model, ToolSet.of(book), POLICY)
+                driver = Driver.LIBRARY if name == "theirs" else Driver.WORKER
                 setup = agent.setup("a trip", blobs_of(settings), driver=driver)
                 try:
                     await run_to(name, opened(producer, name, log=log, setup=setup), agent, setup)
-                except ConnectionError:
+                except (ConnectionError, ApprovalNeeded):
                     continue
 
 
 async def run_to(name: str, opened: Any, agent: Agent, setup: Setup) -> None:
     async with opened as session:
-        if name != "ended":
+        if name == "failed":
+            await session.build_context([{"role": "user", "content": setup.task}])
+        if name in ("failed", "theirs"):
             raise ConnectionError("nobody answers")
         await run_turns(session, agent, setup.task)
 
@@ -75,6 +90,12 @@ def test_what_was_stopped_is_listed_and_shown_with_its_way_out(tracklog: Tracklo
         (("retry", "ended"), 1, "has ended: completed"),
         (("retry", "waiting"), 1, "was not stopped: it is submitted, and no worker has begun with it"),
         (("retry", "theirs"), 1, "is run by the driver 'library'"),
+        (("retry", "held"), 1, "was not stopped: it is parked: approval"),
+        (("retry", "failed", "--turn", "3"), 1, "turns of this trajectory are 1 to 1"),
+        (("retry", "ended", "--turn", "1"), 1, "has ended: completed"),
+        (("approve", "held", "c1", "--as", "ada", "--edit", "[]"), 2, "no JSON object"),
+        (("approve", "held", "c1", "--as", "ada", "--edit", "@absent.json"), 2, "cannot be read from absent.json"),
+        (("approve", "held", "c1", "--as", "ada", "--edit", "{}", "--deny", "no"), 2, "one decision at a time"),
         (("send", "absent", "hello"), 2, "there is no trajectory 'absent'"),
         (("send", "ended", "hello"), 5, "has ended: completed"),
     ],
@@ -94,9 +115,25 @@ def test_of_many_those_that_can_be_asked_are_and_the_others_named(tracklog: Trac
 
 def test_a_filter_finds_only_what_can_be_asked(tracklog: Tracklog) -> None:
     """The one that was only submitted has no event yet, so no view has it."""
-    for command, found in (("retry", ["failed"]), ("cancel", ["failed"])):
-        told = json.loads(tracklog(command, "--where", 'agent == "traveller"', "--dry-run", "--json").stdout)
-        assert (told["trajectories"], told["failed"]) == (found, {})
+    line = ("--where", 'agent == "traveller"', "--dry-run", "--json")
+    found = {"retry": ["failed"], "retry --turn 1": ["failed"], "cancel": ["failed", "held"]}
+    for command, expected in found.items():
+        told = json.loads(tracklog(*command.split(), *line).stdout)
+        assert (sorted(told["trajectories"]), told["failed"]) == (expected, {})
+
+
+def test_another_trajectory_is_named_that_goes_on_from_a_turn(tracklog: Tracklog) -> None:
+    told = json.loads(tracklog("retry", "failed", "--turn", 1, "--json").stdout)
+    again = tracklog("retry", "failed", "--turn", 1, "--reason", "asked again").stdout
+    new = told["became"]["failed"]
+    assert (told["trajectories"], new.startswith("failed.turn-1-")) == (["failed"], True)
+    assert f"asked to go back to turn 1 of failed: goes on as {new}" in again
+
+
+def test_a_held_call_is_edited_from_the_command_line(tracklog: Tracklog) -> None:
+    assert (
+        "call c1: edit, by ada" in tracklog("approve", "held", "c1", "--as", "ada", "--edit", '{"what":"less"}').stdout
+    )
 
 
 def test_what_was_only_submitted_can_be_told_things_and_cancelled(tracklog: Tracklog) -> None:

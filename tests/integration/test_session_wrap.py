@@ -11,8 +11,10 @@ import openai
 import pytest
 
 from tests.support.ledger import Ledger, ledger
-from tests.support.openai_server import asks_for, openai_server, says
+from tests.support.openai_server import asks_for, client_of, openai_server, says
 from tests.support.sessions import TRAJECTORY, Program, World, new_world
+from tracklog.producers.model_recorded import RecordedModel
+from tracklog.producers.models import ModelRequest
 from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
@@ -36,7 +38,7 @@ def loop(
     """A plain SDK loop."""
 
     async def program(session: Session) -> None:
-        client = session.wrap(openai.AsyncOpenAI(base_url=url, api_key="none"), backoff_s=0.0, on_token=on_token)
+        client = session.wrap(client_of(url), backoff_s=0.0, on_token=on_token)
         (tool,) = (one for one in world.tools() if one.name == "idempotent")
         book = session.bind(tool)
         messages: list[Any] = [{"role": "user", "content": "book it"}]
@@ -170,7 +172,7 @@ async def test_what_a_session_cannot_record_is_refused(counted: tuple[Ledger, Wo
     _, world = counted
 
     async def program(session: Session) -> None:
-        client = session.wrap(openai.AsyncOpenAI(base_url=endpoint.url, api_key="none"))
+        client = session.wrap(client_of(endpoint.url))
         with pytest.raises(SessionMisused, match="/v1/responses"):
             await client.responses.create(model="m", input="hello")
         with pytest.raises(SessionMisused, match="one reply"):
@@ -188,7 +190,7 @@ async def test_a_bound_tool_is_called_as_the_model_proposed_or_not_at_all(counte
     effects, world = counted
 
     async def program(session: Session) -> None:
-        client = session.wrap(openai.AsyncOpenAI(base_url=endpoint.url, api_key="none"))
+        client = session.wrap(client_of(endpoint.url))
         (tool,) = (one for one in world.tools() if one.name == "idempotent")
         book = session.bind(tool)
         assert list(inspect.signature(book).parameters) == ["what"]
@@ -202,3 +204,13 @@ async def test_a_bound_tool_is_called_as_the_model_proposed_or_not_at_all(counte
         await run(world, program)
     assert effects.made == {}
     assert len(endpoint.bodies) == 1
+
+
+async def test_the_recorded_replies_of_a_wrapped_client_answer_by_what_was_asked(counted: tuple[Ledger, World]) -> None:
+    _, world = counted
+    with openai_server(*SCRIPT) as endpoint:
+        await run(world, loop(world, endpoint.url))
+
+    answer = await RecordedModel.of(world.events()).reply(ModelRequest(({"role": "user", "content": "book it"},)))
+
+    assert [call.call_id for call in answer.tool_calls] == ["c1"]

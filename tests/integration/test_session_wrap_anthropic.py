@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.support.anthropic_server import THOUGHT, anthropic_server, asks_for, says
+from tests.support.anthropic_server import THOUGHT, anthropic_server, asks_for, client_of, says
 from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import TRAJECTORY, Program, World, new_world
 from tracklog.producers.opening import opened
@@ -32,7 +32,7 @@ def loop(world: World, url: str, *, way: str = "whole", **options: Any) -> Progr
     """A plain SDK loop, which marks its last message for the cache."""
 
     async def program(session: Session) -> None:
-        client = session.wrap(anthropic.AsyncAnthropic(base_url=url, api_key="none"), backoff_s=0.0, **options)
+        client = session.wrap(client_of(url), backoff_s=0.0, **options)
         (tool,) = (one for one in world.tools() if one.name == "idempotent")
         book = session.bind(tool)
         messages: list[Any] = [{"role": "user", "content": "book it"}]
@@ -136,7 +136,7 @@ async def test_what_a_session_cannot_record_is_refused(counted: tuple[Ledger, Wo
     _, world = counted
 
     async def program(session: Session) -> None:
-        client = session.wrap(anthropic.AsyncAnthropic(base_url=endpoint.url, api_key="none"))
+        client = session.wrap(client_of(endpoint.url))
         with pytest.raises(SessionMisused, match="count_tokens"):
             await client.messages.count_tokens(model="m", messages=[{"role": "user", "content": "x"}])
         with pytest.raises(SessionMisused, match="/v1/models"):

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import anthropic
+
 from tests.support.loopback import Asked, Reply, loopback
 
 TOO_LONG = "x" * (17 * 1024 * 1024)
@@ -24,6 +26,12 @@ def asks_for(call_id: str, name: str, **arguments: Any) -> list[dict[str, Any]]:
 
 def says(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}]
+
+
+def client_of(url: str, api_key: str = "none") -> anthropic.AsyncAnthropic:
+    """A client that loads no certificates, which takes longer than a test."""
+    plain = anthropic.DefaultAsyncHttpxClient(verify=False)
+    return anthropic.AsyncAnthropic(base_url=url, api_key=api_key, http_client=plain)
 
 
 class Endpoint:

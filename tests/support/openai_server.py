@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
+import openai
+
 FAULTS = ("429", "500", "cut", "malformed", "too long")
 TOO_LONG = "x" * (17 * 1024 * 1024)
 
@@ -21,6 +23,12 @@ def asks_for(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
 
 def says(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
+
+
+def client_of(url: str) -> openai.AsyncOpenAI:
+    """A client that loads no certificates, which takes longer than a test."""
+    plain = openai.DefaultAsyncHttpxClient(verify=False)
+    return openai.AsyncOpenAI(base_url=url, api_key="none", http_client=plain)
 
 
 class Endpoint:

@@ -26,6 +26,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),
+    "pytest": ("tracklog.consumers.pytest_plugin",),
     "starlette": ("tracklog.consumers.api*",),
     "uvicorn": ("tracklog.consumers.api*",),
 }

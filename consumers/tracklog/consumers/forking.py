@@ -17,15 +17,18 @@ from tracklog.infra.settings import Settings
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.fork import Changes, forked
 from tracklog.producers.history import read_history, started_of
+from tracklog.producers.lineage import fork_point, read_inherited
 from tracklog.producers.models import Model
 from tracklog.producers.policy_file import load_policy
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Drift
+from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, TracklogError
+from tracklog.schemas.events import TaskStarted
 
-__all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id"]
+__all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id", "would_fork"]
 
 CHANGES: Final = ("model", "prompt", "policy", "reply")
 """What can be changed, by name."""
@@ -82,6 +85,34 @@ def fork_all(
     return asyncio.run(run())
 
 
+def would_fork(
+    log: Log, settings: Settings, agent: Agent, origins: Sequence[str], asked: Asked, *, new_id: str | None = None
+) -> list[Forked]:
+    """What `fork_all` would fork, and what keeps it from those that it could not. Blocks; writes nothing."""
+    return [
+        Forked(new_id or fork_id(origin, asked), origin, "", _hindrance(log, settings, agent, origin, asked.turn))
+        for origin in origins
+    ]
+
+
+def _hindrance(log: Log, settings: Settings, agent: Agent, origin: str, turn: int) -> str:
+    topic = settings.topic_names.events
+    try:
+        events = [event for event, _ in read_history(log, topic, origin)[1]]
+        started = _started(events, origin)
+        fork_point((*read_inherited(log, topic, events), *events), turn)
+    except TracklogError as error:
+        return str(error)
+    return "" if started.agent == agent.name else f"it is of agent {started.agent!r}, not of {agent.name!r}"
+
+
+def _started(events: Sequence[Event], origin: str) -> TaskStarted:
+    started = started_of(events)
+    if started is None:
+        raise InputError(f"no trajectory {origin!r} that was started", hint="see: tracklog list")
+    return started
+
+
 async def _one(
     log: Log,
     settings: Settings,
@@ -115,9 +146,7 @@ async def _one(
 def _setup(log: Log, settings: Settings, agent: Agent, origin: str) -> Setup:
     """That of the origin, as far as it is recorded."""
     events = [event for event, _ in read_history(log, settings.topic_names.events, origin)[1]]
-    started = started_of(events)
-    if started is None:
-        raise InputError(f"no trajectory {origin!r} that was started", hint="see: tracklog list")
+    started = _started(events, origin)
     blobs = blobs_of(settings)
     return agent.setup(
         whole_text(started.task, blobs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tracklog.consumers.wiring import blobs_of
@@ -11,6 +11,7 @@ from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import Settings
 from tracklog.producers.again import Again
+from tracklog.producers.agents import load_agent
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.lineage import read_inherited
@@ -21,38 +22,60 @@ from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Versions
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, UnknownSchema
+from tracklog.schemas.events import TaskStarted
 
-__all__ = ["replay_events", "replay_trajectory", "report_map"]
+__all__ = [
+    "Agents",
+    "agents_by_name",
+    "divergence_lines",
+    "how_far",
+    "replay_events",
+    "replay_trajectory",
+    "report_map",
+]
+
+Agents = Mapping[str, Agent]
+"""By name. None at all: each run is replayed with the agent that its own record describes."""
+
+
+def agents_by_name(specs: Iterable[str]) -> Agents:
+    """Those that `MODULE:AGENT` names. Raises InputError, also for two of one name."""
+    agents: dict[str, Agent] = {}
+    for spec in specs:
+        agent = load_agent(spec)
+        if agents.setdefault(agent.name, agent) is not agent:
+            raise InputError(f"two agents are called {agent.name!r}", hint="give one of them")
+    return agents
 
 
 def replay_trajectory(
-    log: Log, settings: Settings, agent: Agent | None, trajectory_id: str, again: Iterable[Again] = ()
+    log: Log, settings: Settings, agents: Agents, trajectory_id: str, again: Iterable[Again] = ()
 ) -> Report:
-    """Runs the agent over the record of a trajectory; None for the one that the record itself describes. Blocks.
+    """Runs the agent of a trajectory over its record. Blocks.
 
-    Raises InputError for a trajectory that is not there or is another agent's; UnknownSchema for one that holds what
-    this version cannot read; BlobMissing and BlobAltered.
+    Raises InputError for a trajectory that is not there or is of no agent among these; UnknownSchema for one that
+    holds what this version cannot read; BlobMissing and BlobAltered.
     """
     topic = settings.topic_names.events
     events = [event for event, _ in read_history(log, topic, trajectory_id)[1]]
     inherited = read_inherited(log, topic, events)
-    return asyncio.run(replay_events(trajectory_id, events, inherited, agent, blobs_of(settings), again))
+    return asyncio.run(replay_events(trajectory_id, events, inherited, agents, blobs_of(settings), again))
 
 
 async def replay_events(
     trajectory_id: str,
     events: Sequence[Event],
     inherited: Sequence[Event],
-    agent: Agent | None,
+    agents: Agents,
     blobs: BlobStore,
     again: Iterable[Again] = (),
 ) -> Report:
     """The same for one whose events were read."""
-    _check_known(trajectory_id, events)
-    given = agent if agent is not None else recorded_agent([*inherited, *events], blobs)
-    setup = _setup(trajectory_id, events, given, blobs)
+    started = _known(trajectory_id, events)
+    agent = _of(trajectory_id, started, agents) if agents else recorded_agent([*inherited, *events], blobs)
+    setup = _setup(started, events, agent, blobs)
     return await replay(
-        events, lambda session: run_turns(session, given, setup.task), setup=setup, inherited=inherited, again=again
+        events, lambda session: run_turns(session, agent, setup.task), setup=setup, inherited=inherited, again=again
     )
 
 
@@ -63,8 +86,27 @@ def report_map(report: Report) -> dict[str, Any]:
     return {**report._asdict(), "clean": report.clean, "divergence": divergence}
 
 
-def _check_known(trajectory_id: str, events: Sequence[Event]) -> None:
-    if started_of(events) is None:
+def divergence_lines(report: Report) -> list[str]:
+    """A report that is not clean, for people: where, and both sides."""
+    found = report.divergence
+    assert found is not None
+    event = "the end of the record" if found.seq is None else f"event {found.seq}"
+    return [
+        f"{report.trajectory_id}: diverges at turn {found.turn}, {event} (after {how_far(report)})",
+        f"  recorded  {found.recorded}",
+        f"  asked for {found.asked}",
+        f"  cause     {found.cause.value}",
+    ]
+
+
+def how_far(report: Report) -> str:
+    """For people."""
+    return f"{report.turns} turns, {report.given} events"
+
+
+def _known(trajectory_id: str, events: Sequence[Event]) -> TaskStarted:
+    started = started_of(events)
+    if started is None:
         raise InputError(f"no trajectory {trajectory_id!r} that was started", hint="see: tracklog list")
     unknown = next((event for event in events if event.body is None), None)
     if unknown is not None:
@@ -72,17 +114,21 @@ def _check_known(trajectory_id: str, events: Sequence[Event]) -> None:
             f"event {unknown.envelope.seq} of {trajectory_id!r} is a {unknown.name} of a version not known here",
             hint="replay it with a Tracklog that knows it",
         )
+    return started
 
 
-def _setup(trajectory_id: str, events: Sequence[Event], agent: Agent, blobs: BlobStore) -> Setup:
-    started, versions = started_of(events), Versions.recorded(events)
-    assert started is not None
-    assert versions is not None
-    if started.agent != agent.name:
+def _of(trajectory_id: str, started: TaskStarted, agents: Agents) -> Agent:
+    if started.agent not in agents:
         raise InputError(
-            f"trajectory {trajectory_id!r} is of agent {started.agent!r}; given is {agent.name!r}",
+            f"trajectory {trajectory_id!r} is of agent {started.agent!r}; given is {' and '.join(map(repr, agents))}",
             hint="replay it with the agent that recorded it, or give that one's name to its successor",
         )
+    return agents[started.agent]
+
+
+def _setup(started: TaskStarted, events: Sequence[Event], agent: Agent, blobs: BlobStore) -> Setup:
+    versions = Versions.recorded(events)
+    assert versions is not None
     return agent.setup(
         whole_text(started.task, blobs),
         blobs,

@@ -10,7 +10,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Log
-from tracklog.producers.asked import EXT_TOOLS
+from tracklog.producers.asked import asked_tools
 from tracklog.producers.history import read_history
 from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.lineage import read_inherited
@@ -166,11 +166,8 @@ class Turns:
                 self.contexts[turn] = Context(turn, place, event, event.body, offered)
 
     def _offered(self, event: Event, place: int) -> bytes | None:
-        said = event.envelope.ext.get(EXT_TOOLS)
-        if said is not None:
-            return bytes.fromhex(said) if said else None
         held = self.versions(place)
-        return None if held is None else held.tools
+        return asked_tools(event.envelope.ext, None if held is None else held.tools)
 
 
 def read_turns(log: Log, topic: str, trajectory_id: str, blobs: BlobStore) -> Turns:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-__all__ = ["EXT_ASKED", "EXT_TOOLS", "Asked"]
+__all__ = ["EXT_ASKED", "EXT_TOOLS", "Asked", "asked_tools"]
 
 EXT_ASKED: Final = "asked"
 """Model and sampling, as JSON."""
@@ -56,11 +56,10 @@ class Asked(NamedTuple):
         }
         return tuple(name for name, (before, now) in pairs.items() if before != now)
 
-    def tools_of(self, recorded: Mapping[str, str]) -> bytes | None:
-        """The hash of the tools of a recorded context."""
-        if EXT_TOOLS not in recorded:
-            return self.tools
-        return bytes.fromhex(recorded[EXT_TOOLS]) or None
+
+def asked_tools(recorded: Mapping[str, str], otherwise: bytes | None) -> bytes | None:
+    """The hash of the tools of a recorded context, `otherwise` where its `ext` does not say."""
+    return otherwise if EXT_TOOLS not in recorded else bytes.fromhex(recorded[EXT_TOOLS]) or None
 
 
 def _kept(value: Any) -> Any:

@@ -66,7 +66,7 @@ class Calls:
         self._record = record
         self._settling = settling
         self._sandbox = sandbox
-        self._repeats = Repeats(setup.repeats_max, record.cursor.let_go_on)
+        self.repeats: Final = Repeats(setup.repeats_max, record.cursor.let_go_on)
         self._proposed: dict[str, ToolCall] = {}
         self.dispatched: Final = Dispatched(record, setup.timing)
         self.tally: Final = Tally(record.cursor.recount, setup.clock)
@@ -80,10 +80,10 @@ class Calls:
         """Takes in the calls of the reply at this seq. Raises Stuck when it is the same call once too often."""
         proposed = tuple(calls)
         self._proposed.update((call.call_id, call) for call in proposed)
-        self._repeats.take(seq, proposed)
-        if self._repeats.too_many and self._record.cursor.done:
+        self.repeats.take(seq, proposed)
+        if self.repeats.too_many and self._record.cursor.done:
             self._record.check_live("the same call again")
-            raise self._repeats.stuck()
+            raise self.repeats.stuck()
 
     def recall_open(self, events: Iterable[Event]) -> None:
         """Takes in what of a record is open side by side: dispatched calls, requests for approval."""
@@ -96,13 +96,13 @@ class Calls:
 
     def unique(self, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
         """The calls of a new reply under ids that no earlier call of the trajectory has."""
-        taken, out = {*self._earlier, *self._proposed}, []
+        here, out = set[str](), []
         for call in calls:
             call_id, number = call.call_id, 1
-            while call_id in taken:
+            while any(call_id in taken for taken in (here, self._earlier, self._proposed)):
                 number += 1
                 call_id = f"{call.call_id}~{number}"
-            taken.add(call_id)
+            here.add(call_id)
             out.append(call.model_copy(update={"call_id": call_id}))
         return tuple(out)
 

@@ -27,6 +27,7 @@ from tracklog.producers.cadence import Cadence
 from tracklog.producers.journal import Journal, MemoryJournal
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.record import Record
+from tracklog.producers.repeats import Repeated
 from tracklog.producers.snapshot import Mark, Recall, store_snapshot
 from tracklog.producers.spend import Spend
 from tracklog.producers.workspace import Snapshot, Workspace
@@ -86,7 +87,7 @@ class Checkpoints:
         """The files of the beginning are named by this event."""
         self._place = seq
 
-    def finished(self, memory: Any, replies: int, spent: Spend) -> None:
+    def finished(self, memory: Any, replies: int, spent: Spend, repeated: Repeated) -> None:
         """A turn of the program is over; this is what it left. Raises InvalidEvent for what is not JSON."""
         try:
             text = orjson.dumps(memory)
@@ -96,7 +97,8 @@ class Checkpoints:
             ) from error
         expected = self._record.cursor.next_open()
         until = expected.seq - 1 if expected is not None else self._pen.last
-        self._mark = Mark(until, self._record.turn, replies, self._record.strand.last, self.journal.end, text, spent)
+        seen, rows = self._record.strand.last, self.journal.end
+        self._mark = Mark(until, self._record.turn, replies, seen, rows, text, spent, repeated)
 
     async def when_due(self) -> None:
         """Takes a checkpoint when it is time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from tracklog.producers.asked import Asked
+from tracklog.producers.asked import Asked, asked_tools
 from tracklog.producers.assembly import Assembly, Message, Reading, heard
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
@@ -108,7 +108,7 @@ class Contexts:
         expected = self._record.cursor.next_open()
         if expected is not None and isinstance(expected.body, ev.ContextBuilt):
             self._in_force.check_asked(asked.changes(expected.ext), expected)
-            return asked.tools_of(expected.ext)
+            return asked_tools(expected.ext, asked.tools)
         if asked.tools_json is not None:
             await self._record.put(asked.tools_json, JSON)
         return asked.tools

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log, Position
+from tracklog.infra.log.port import Log, Position, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.producers.snapshot import Recall
 from tracklog.schemas.codec import Event, decode_event
@@ -17,6 +17,7 @@ from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
 
 Accepted = tuple[Event, Position]
+Folded = tuple[State, list[Accepted]]
 
 
 class History(NamedTuple):
@@ -36,23 +37,35 @@ def started_of(events: Iterable[Event]) -> TaskStarted | None:
     return next((event.body for event in events if isinstance(event.body, TaskStarted)), None)
 
 
-def read_history(log: Log, topic: str, trajectory_id: str) -> tuple[State, list[Accepted]]:
+def read_history(log: Log, topic: str, trajectory_id: str) -> Folded:
     """(state, accepted events with their positions), to the present end of the partition.
 
     Scans the partition: Kafka cannot read one key. Blocks; raises what reading a range raises.
     """
-    key = trajectory_id.encode()
-    partition = partition_of(key, log.partition_count(topic))
-    bounds = log.bounds(topic, partition)
-    state, found = State(trajectory_id), list[Accepted]()
-    for record in read_range(log, topic, partition, bounds.first, bounds.end, bounds=bounds):
-        if record.key != key:
-            continue
-        try:
-            event = decode_event(record.key, record.value, record.headers)
-        except ForeignRecord:
-            continue  # nobody's event; whoever owns the partition quarantines it
-        state, judgement = fold(state, event)
-        if judgement.verdict is Verdict.ACCEPTED:
-            found.append((event, Position(record.partition, record.offset, record.timestamp_ms)))
-    return state, found
+    return read_histories(log, topic, (trajectory_id,))[trajectory_id]
+
+
+def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[str, Folded]:
+    """The same of many, by one scan of each partition that has some of them."""
+    found = {trajectory_id: (State(trajectory_id), list[Accepted]()) for trajectory_id in trajectory_ids}
+    keys = {trajectory_id.encode(): trajectory_id for trajectory_id in found}
+    partitions = log.partition_count(topic)
+    for partition in sorted({partition_of(key, partitions) for key in keys}):
+        bounds = log.bounds(topic, partition)
+        for record in read_range(log, topic, partition, bounds.first, bounds.end, bounds=bounds):
+            trajectory_id = keys.get(record.key or b"")
+            if trajectory_id is not None:
+                found[trajectory_id] = _with(found[trajectory_id], record)
+    return found
+
+
+def _with(folded: Folded, record: Record) -> Folded:
+    state, accepted = folded
+    try:
+        event = decode_event(record.key, record.value, record.headers)
+    except ForeignRecord:
+        return folded  # nobody's event; whoever owns the partition quarantines it
+    state, judgement = fold(state, event)
+    if judgement.verdict is Verdict.ACCEPTED:
+        accepted.append((event, Position(record.partition, record.offset, record.timestamp_ms)))
+    return state, accepted

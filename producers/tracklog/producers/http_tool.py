@@ -79,6 +79,7 @@ def http_tool(
         timeout_s=timeout_s,
         key_ttl_s=key_ttl_s,
         probe=None if service.probe is None else service.ask,
+        remote=True,
     )
 
 

@@ -123,6 +123,7 @@ def _tool(remote: _Remote, prefix: str) -> Tool:
         key_ttl_s=declared.key_ttl_s,
         probe=declared.probe,
         check=_left_to_the_server(name, remote.schema),
+        remote=True,
     )
 
 
@@ -146,11 +147,11 @@ class _Remote:
         self.declared: Final = declared
         self.timeout_s: Final = timeout_s if declared.timeout_s is None else declared.timeout_s
         self.schema: Final = _shown_schema(self.name, listed, declared.key_argument)
-        self._server = server
+        self.server: Final = server
         self._clock = clock
 
     async def call(self, context: CallContext, arguments: Mapping[str, Any]) -> str:
-        async with self._server.using(self.timeout_s / 2) as (client, listed):
+        async with self.server.using(self.timeout_s / 2) as (client, listed):
             self._check_same(listed)
             if self._clock.now_us() >= context.deadline_us:
                 raise ToolExpired("the call was not started: its deadline had passed")
@@ -166,18 +167,21 @@ class _Remote:
         key = self.declared.key_argument
         given = {**arguments, key: context.idempotency_key} if key is not None else dict(arguments)
         try:
-            return await client.call_tool(self.name, given, meta=_meta(context))
+            result = await client.session.call_tool(self.name, given, meta=_meta(context), allow_input_required=True)
         except mcp.MCPError as error:
-            said = f"MCP server {self._server.name!r} answered {self._server.words(error)}"
+            said = f"MCP server {self.server.name!r} answered {self.server.words(error)}"
             raise ToolError(said) if error.code in _NOT_CALLED else self._unknown(said) from None
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises: the request may have been sent
-            raise self._unknown(f"MCP server {self._server.name!r}: {self._server.words(error)}") from None
+            raise self._unknown(f"MCP server {self.server.name!r}: {self.server.words(error)}") from None
+        if not isinstance(result, mcp.types.CallToolResult):
+            raise self._unknown(f"MCP server {self.server.name!r} asks for more than a model can give")
+        return result
 
     def _check_same(self, listed: Sequence[Mapping[str, Any]]) -> None:
         now = next((one for one in listed if one.get("name") == self.name), None)
         if now is None or now.get("inputSchema") != self.listed.get("inputSchema"):
             what = "is gone" if now is None else "takes other arguments now"
-            raise ToolError(f"tool {self.name!r} of MCP server {self._server.name!r} {what}; it was not called")
+            raise ToolError(f"tool {self.name!r} of MCP server {self.server.name!r} {what}; it was not called")
 
     def _unknown(self, said: str) -> ToolError:
         """Reading has no outcome to be in doubt about."""

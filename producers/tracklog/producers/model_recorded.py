@@ -8,12 +8,13 @@ again, because another harness built them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import orjson
 
 from tracklog.infra.blobs import BlobStore
+from tracklog.producers.asked import asked_tools
 from tracklog.producers.bodies import whole_text
 from tracklog.producers.importers.transcript import seen_hash
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
@@ -48,7 +49,7 @@ class RecordedModel:
         reading = _Reading(blobs)
         for event in events:
             if event.body is not None:
-                reading.take(event.body)
+                reading.take(event.body, event.envelope.ext)
         if not reading.answers:
             raise InputError("these events have no reply of a model", hint="is it the right trajectory?")
         if by == "order":
@@ -112,7 +113,7 @@ class _Reading:
         self._tools_hash: bytes | None = None
         self._context: bytes | None = None
 
-    def take(self, body: ev.EventBody) -> None:
+    def take(self, body: ev.EventBody, ext: Mapping[str, str]) -> None:
         if isinstance(body, ev.TaskStarted):
             self.model = body.model or self.model
             self._tools_hash = None if body.tool_schemas is None else body.tool_schemas.hash
@@ -120,7 +121,7 @@ class _Reading:
             self._tools_hash = body.new_tools
         elif isinstance(body, ev.ContextBuilt):
             self._context = body.context_hash
-            self.rules[body.rule_version, self._tools_hash] = None
+            self.rules[body.rule_version, asked_tools(ext, self._tools_hash)] = None
         elif isinstance(body, ev.ModelReplied):
             self._reply(body)
 

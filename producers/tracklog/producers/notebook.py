@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.record import Record
+from tracklog.producers.repeats import Repeated
 from tracklog.producers.spend import Spend
 
 __all__ = ["Notebook"]
@@ -24,13 +25,13 @@ class Notebook:
         if self.journal is not None:
             self.journal.add(*row)
 
-    async def finish_turn(self, memory: Any, replies: int, spent: Spend) -> None:
+    async def finish_turn(self, memory: Any, replies: int, spent: Spend, repeated: Repeated) -> None:
         """A turn of the program is over, and this is what it left; a checkpoint may be due. Raises InvalidEvent."""
         points = self.checkpoints
         if points is None or not points.remembers:
             return
         with self._record.strand.ordered("the end of a turn"):
-            points.finished(memory, replies, spent)
+            points.finished(memory, replies, spent, repeated)
             await points.when_due()
 
     async def at_context(self) -> None:

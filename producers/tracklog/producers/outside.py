@@ -14,6 +14,7 @@ import random
 import sys
 import sysconfig
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 import tracklog
 
-__all__ = ["let_through", "watched"]
+__all__ = ["let_through", "raised_at", "watched"]
 
 Tell = Callable[[str], BaseException]
 """Takes what was read, and where; gives the error for who must not go on."""
@@ -82,6 +83,13 @@ def let_through() -> Iterator[None]:
         yield
     finally:
         _tell.reset(token)
+
+
+def raised_at(error: BaseException) -> str:
+    """The line of agent code that an error came through last; the one that raised it, where it came through none."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [one for one in frames if _is_agent_code(one[0])] or frames
+    return f"{own[-1][0].f_code.co_filename}:{own[-1][1]}" if own else "an unknown place"
 
 
 def _profile(frame: FrameType, event: str, called: Any) -> None:

@@ -12,7 +12,7 @@ from tracklog.producers.cursor import Cursor, describe
 from tracklog.producers.divergence import Cause, Diverged, Divergence
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.lineage import Lineage
-from tracklog.producers.outside import watched
+from tracklog.producers.outside import raised_at, watched
 from tracklog.producers.places import Places
 from tracklog.producers.record import Record
 from tracklog.producers.rule import SESSION_RULE, Rule, imported_rule
@@ -21,7 +21,7 @@ from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
-from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.errors import InvalidEvent, SessionError, TracklogError
 
 __all__ = ["Report", "replay"]
 
@@ -61,8 +61,9 @@ async def replay(
 
     `inherited` is what a fork has from its origins (`read_inherited`). `rule` is the one that contexts were made by;
     None for that of the record. An imported run is replayed as far as it says what its harness did: why it stopped
-    is not known, so a program may go on where it does. Errors of the program itself pass through.
-    Raises InvalidEvent for no events at all.
+    is not known, so a program may go on where it does. An error that the program ends with is a divergence, but at
+    the end of a record that has none. Raises what reading a blob, or asking a model again, raises, and
+    InvalidEvent for no events at all.
     """
     history = tuple(events)
     if not history:
@@ -77,11 +78,11 @@ async def replay(
         rule = imported_rule(history, setup.store) if cursor.imported else SESSION_RULE
     pen = _NoPen(cursor, ended and not cursor.imported)
     session, total = _session(setup, trajectory_id, pen, cursor, fork, rule, again), cursor.left
-    divergence = await _run(session, program, cursor)
+    divergence = await _run(session, program, cursor, ended=ended)
     return Report(trajectory_id, cursor.turn, total - cursor.left, ended, divergence)
 
 
-async def _run(session: Session, program: Program, cursor: Cursor) -> Divergence | None:
+async def _run(session: Session, program: Program, cursor: Cursor, *, ended: bool) -> Divergence | None:
     try:
         await session.start()
         with watched(lambda read: _outside(cursor, read)):
@@ -92,11 +93,20 @@ async def _run(session: Session, program: Program, cursor: Cursor) -> Divergence
     except Exception as error:
         if cursor.divergence is not None:
             return cursor.divergence  # what a program makes of it is its own affair
-        if not isinstance(error, _CutOff):
+        if isinstance(error, TracklogError) and not isinstance(error, SessionError | InvalidEvent):
             raise
+        return None if isinstance(error, _CutOff) else _failed(cursor, error, ended=ended)
     finally:
         session.close()
     return None
+
+
+def _failed(cursor: Cursor, error: Exception, *, ended: bool) -> Divergence | None:
+    """None where the record stops too: so it was left, perhaps by the same error."""
+    found, asked = cursor.next_open(), f"nothing: {type(error).__name__}: {error}, raised at {raised_at(error)}"
+    if found is None:
+        return Divergence(cursor.turn, None, "nothing", asked) if ended else None
+    return Divergence(found.turn, found.seq, describe(found.body), asked)
 
 
 def _outside(cursor: Cursor, read: str) -> Diverged:

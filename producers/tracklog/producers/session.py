@@ -134,7 +134,7 @@ class Session:
         that is not JSON, BlobError, WorkspaceError.
         """
         if not self.over:
-            await self._notebook.finish_turn(memory, self._replies, self._calls.tally.given)
+            await self._notebook.finish_turn(memory, self._replies, self._calls.tally.given, self._calls.repeats.kept)
 
     async def checkpoint(self) -> bool:
         """Keeps files and memory as they are now; False when nothing is new since the last checkpoint.
@@ -314,6 +314,7 @@ class Session:
         self._contexts.recall(recall.rows)
         self._in_force.told = len(rows_of(recall.rows, "told"))
         self._calls.recall(call_id for (call_id,) in rows_of(recall.rows, "proposed"))
+        self._calls.repeats.recall(recall.until, recall.repeated)
         self._readings.recall(rows_of(recall.rows, "observed"))
         self._timers.recall(rows_of(recall.rows, "timer"), recall.turn)
         for _ in rows_of(recall.rows, "heard"):

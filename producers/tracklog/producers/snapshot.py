@@ -2,7 +2,7 @@
 
 until          seq up to which the program's turns are finished: what is recorded after it is answered, not run
 memory         what the last finished turn left, for the next one; without it everything is answered
-spent          by then
+spent          by then; repeated: the last call, and how often in a row
 rows           what the session itself remembers there (see `journal`)
 state          of the trajectory at `seq_covered` of the event, without its context, which `rows` and `edits` give
 """
@@ -17,6 +17,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.journal import Journal, MemoryJournal, edited, packed, rows_of, unpacked
+from tracklog.producers.repeats import Repeated
 from tracklog.producers.spend import Spend
 from tracklog.schemas.errors import BlobAltered
 from tracklog.schemas.state import MessageRef, State, dump_state, load_state
@@ -42,6 +43,7 @@ class Mark:
     rows: int
     memory: bytes
     spent: Spend
+    repeated: Repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Recall:
     replies: int
     seen: int | None
     spent: Spend
+    repeated: Repeated
     memory: Any
     rows: Sequence[Any]
     journal: Journal
@@ -87,6 +90,7 @@ def store_snapshot(
             "replies": mark.replies,
             "seen": mark.seen,
             "spent": list(mark.spent),
+            "repeated": list(mark.repeated),
             "rows": journal.store(mark.rows, put),
             "edits": rows_of(journal.after(mark.rows), "edits"),
             "memory": remembered.store(mark.memory, put),
@@ -108,8 +112,9 @@ def load_snapshot(blobs: BlobStore, ref: BlobRef, trajectory_id: str) -> Loaded:
         journal, rows = Journal.load(plain["rows"], blobs.get)
         remembered, memory = MemoryJournal.load(plain["memory"], blobs.get)
         state = state._replace(context=_context([*rows_of(rows, "edits"), *plain["edits"]]))
-        kept = (plain["until"], plain["turn"], plain["replies"], plain["seen"], Spend(*plain["spent"]))
-        return Loaded(state, Recall(*kept, memory, rows, journal, remembered))
+        kept = (plain["until"], plain["turn"], plain["replies"], plain["seen"])
+        counted = (Spend(*plain["spent"]), Repeated(*plain["repeated"]))
+        return Loaded(state, Recall(*kept, *counted, memory, rows, journal, remembered))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise BlobAltered(
             f"blob {ref.hash.hex()} is no checkpoint of trajectory {trajectory_id!r} that is known here: {error}"

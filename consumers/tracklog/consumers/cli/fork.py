@@ -9,7 +9,7 @@ import typer
 from tracklog.consumers.cli.ask_many import chosen_ids
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, fork_id
+from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, would_fork
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_writable, opened_log
 from tracklog.producers.agents import load_agent
@@ -33,7 +33,7 @@ def fork(
     where: Annotated[
         str | None, typer.Option(metavar="CEL", help="Forks all trajectories that this fits, as in `list`.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only says what would be forked.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only says what would be forked, or could not.")] = False,
     most: Annotated[int, typer.Option("--max", min=1, max=1000, help="With --where: at most so many.")] = 20,
 ) -> None:
     """Run an agent again from a turn of a recorded run, with one thing changed, in a trajectory of its own.
@@ -59,10 +59,10 @@ def fork(
     words, changes = changes_of({name: value for name, value in given.items() if value is not None}, loaded)
     asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))), drift)
     origins = chosen_ids(run, [trajectory_id] if trajectory_id is not None else [], where, most, lambda _: True)
-    if dry_run:
-        tell(run, [Forked(new_id or fork_id(origin, asked), origin, "") for origin in origins], dry_run=True)
-        return
     with opened_log(run.settings) as log:
+        if dry_run:
+            tell(run, would_fork(log, run.settings, loaded, origins, asked, new_id=new_id), dry_run=True)
+            return
         check_writable(log, run.settings)
         tell(run, fork_all(log, run.settings, loaded, origins, asked, new_id=new_id))
 

@@ -12,6 +12,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import Format, Sink, opened_sink, tell_states
 from tracklog.consumers.cli.replay_runs import trajectory
+from tracklog.consumers.cli.replay_suite import suite
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
 from tracklog.consumers.event_json import SAMPLE
@@ -91,6 +92,7 @@ def events(
 
 
 command(app)(trajectory)
+command(app)(suite)
 
 
 def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, folded: bool) -> None:

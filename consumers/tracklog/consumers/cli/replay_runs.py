@@ -7,10 +7,15 @@ from typing import Annotated
 import typer
 
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.trajectory_replay import replay_trajectory, report_map
+from tracklog.consumers.trajectory_replay import (
+    agents_by_name,
+    divergence_lines,
+    how_far,
+    replay_trajectory,
+    report_map,
+)
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.producers.again import Again
-from tracklog.producers.agents import load_agent
 from tracklog.producers.replay import Report
 
 AgentOption = Annotated[
@@ -38,10 +43,10 @@ def trajectory(
       tracklog replay trajectory trip-1 --agent my_agents:traveller --json
       tracklog replay trajectory trip-1 --agent my_agents:traveller --again model
     """
-    loaded = None if agent is None else load_agent(agent)
+    agents = agents_by_name([] if agent is None else [agent])
     with opened_log(run.settings) as log:
         check_topic(log, run.settings)
-        report = replay_trajectory(log, run.settings, loaded, trajectory_id, again or ())
+        report = replay_trajectory(log, run.settings, agents, trajectory_id, again or ())
     if run.as_json:
         run.out.json(report_map(report))
     else:
@@ -51,13 +56,11 @@ def trajectory(
 
 
 def tell_report(run: Run, report: Report) -> None:
-    found, how_far = report.divergence, f"{report.turns} turns, {report.given} events"
-    if found is None:
+    if report.clean:
         unfinished = "" if report.ended else "; the run is not finished"
-        run.out.text(f"{report.trajectory_id}: clean ({how_far}{unfinished})", style="green")
+        run.out.text(f"{report.trajectory_id}: clean ({how_far(report)}{unfinished})", style="green")
         return
-    event = "the end of the record" if found.seq is None else f"event {found.seq}"
-    run.out.text(f"{report.trajectory_id}: diverges at turn {found.turn}, {event} (after {how_far})", style="red")
-    run.out.text(f"  recorded  {found.recorded}")
-    run.out.text(f"  asked for {found.asked}")
-    run.out.text(f"  cause     {found.cause.value}")
+    first, *more = divergence_lines(report)
+    run.out.text(first, style="red")
+    for line in more:
+        run.out.text(line)
