@@ -24,7 +24,7 @@ from typing import NamedTuple
 from benchmarks import results, services
 from tests.support.crash_matrix import AT_ONCE, CLASSES, Case, cases, judge_all, kill_all, overtaken, resumed
 from tests.support.matrix_worker import Job
-from tests.support.points import BESIDE_CHECKPOINTS, POINTS
+from tests.support.points import POINTS
 from tests.support.worker_matrix import WorkerMatrix
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
@@ -78,8 +78,9 @@ def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
         if time.monotonic() > until_s:
             break
         done += 1
-        wrong += kill(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
-        print(f"seed {seed}: {len(wrong)} wrong", flush=True)
+        found = kill(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
+        print(f"seed {seed}: {len(found)} wrong", *found, sep="\n", flush=True)
+        wrong += found
     yield Row(f"session, SIGKILL at {places} x {done} seeds, then resumed", len(POINTS) * len(CLASSES) * done, wrong)
     frozen = cases(seeds)
     yield Row(
@@ -91,12 +92,12 @@ def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
 
 def workers(log: Log, folder: Path, first: int, seeds: int) -> Iterator[Row]:
     """Of workers, three of which share the cases."""
-    places = f"{len(BESIDE_CHECKPOINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
+    places = f"{len(POINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
     for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
         wrong: list[str] = []
         count = 0
         for seed in range(first, first + seeds):
-            chosen = cases(seed, BESIDE_CHECKPOINTS)
+            chosen = cases(seed, POINTS)
             prefix = f"workers-{what}-{seed}".lower()
             with ledger_process() as url:
                 fired = asyncio.run(WorkerMatrix(log, prefix, folder, url, chosen, stop).run())
