@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import chain, projecting, results, services, startup, writing
+from benchmarks import chain, parked, projecting, results, services, sessions, startup, writing
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
 
@@ -32,6 +32,10 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "projection": projecting.measure_projection,
     "memory": projecting.measure_memory,
     "import": startup.measure_import,
+    "resume": sessions.measure_resume,
+    "stored": sessions.measure_stored,
+    "turns": sessions.measure_many_turns,
+    "parked": parked.measure_parked,
 }
 
 

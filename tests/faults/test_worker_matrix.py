@@ -17,7 +17,7 @@ from tracklog.infra.log.open import open_log
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.timeout(300)]
 
-POINTS = ("ToolIntent.stored", "effect.end")
+POINTS = ("ToolIntent.stored", "effect.end", "snapshot.stored", "CheckpointTaken.sent")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])

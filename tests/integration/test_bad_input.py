@@ -105,8 +105,8 @@ async def waiting_run() -> tuple[Works, list[Made]]:
 
 
 async def test_a_log_with_a_fork_stops_its_own_run_and_nobody_elses(works: Works) -> None:
-    """Another event with the number of an earlier one stands behind all, by whoever owned the run then."""
-    good, records = await waiting_run()
+    """Another event with the number of an earlier one stands behind all, by whoever owned the run then and died."""
+    good, (*records, _) = await waiting_run()
     at = len(records) - 3
     append_all(works.log, "tracklog.events", [*records, tampering.inserted(records, at)[at]])
     works.blobs = good.blobs
@@ -116,6 +116,7 @@ async def test_a_log_with_a_fork_stops_its_own_run_and_nobody_elses(works: Works
         await works.client.submit("traveller", "book a trip", id="trip-2")
         assert (await works.client.result("trip-2", wait_s=10)).value == "done"
         await works.until(lambda: worker.running == 0)
+        assert worker.roster.work_of("trip-1") is None  # it is not looked at again and again
 
     asking: list[Callable[[], Awaitable[object]]] = [
         lambda: works.client.retry("trip-1"),

@@ -64,3 +64,10 @@ def test_the_agent_before_it_was_durable_is_an_agent(name: str, processes: Zygot
     with run_of(name, processes, tmp_path) as run:
         assert run.life(form="before")
         check_booked_once(run)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_tool_without_a_session_runs_in_no_framework(name: str, processes: Zygote, tmp_path: Path) -> None:
+    with run_of(name, processes, tmp_path) as run:
+        assert run.without_session().partition(":")[0].endswith("Error")
+        assert run.on.desk.asked == {}

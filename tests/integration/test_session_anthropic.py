@@ -15,8 +15,9 @@ from tests.support.sessions import TRAJECTORY, World, built_in, new_world
 from tracklog.producers.model_anthropic import AnthropicModel
 from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
-from tracklog.schemas.errors import ModelMalformed
-from tracklog.schemas.events import ModelReplied, ToolResult
+from tracklog.producers.versions import Drift
+from tracklog.schemas.errors import DriftRefused, ModelMalformed
+from tracklog.schemas.events import ModelReplied, TaskStarted, ToolResult
 
 CALLS = [*asks_for("t1", "idempotent", what="it"), *asks_for("t1", "readonly", what="x")]
 SCRIPT = ([THOUGHT, *says("Booking."), *CALLS], [THOUGHT, *says("it is booked")])
@@ -28,13 +29,13 @@ def counted() -> Iterator[tuple[Ledger, World]]:
         yield effects, new_world(url)
 
 
-def setup(world: World, endpoint: Endpoint) -> Any:
+def setup(world: World, endpoint: Endpoint, **sampling: str) -> Any:
     client = client_of(endpoint.url, "secret-key")
-    return replace(world.setup(None), model=AnthropicModel(client, "m", backoff_s=0.0))
+    return replace(world.setup(None), model=AnthropicModel(client, "m", sampling=sampling, backoff_s=0.0))
 
 
-async def run(world: World, endpoint: Endpoint) -> None:
-    made = setup(world, endpoint)
+async def run(world: World, endpoint: Endpoint, made: Any = None) -> None:
+    made = made or setup(world, endpoint)
     async with world.process() as (log, producer), opened(producer, TRAJECTORY, log=log, setup=made) as session:
         await built_in(made)(session)
 
@@ -88,3 +89,19 @@ async def test_a_reply_of_no_use_is_an_error_and_the_run_goes_on_later(
         "it is booked",
     ]
     assert len(world.bodies(ToolResult)) == 2
+
+
+async def test_the_sampling_of_a_model_is_recorded_and_another_one_is_drift(counted: tuple[Ledger, World]) -> None:
+    _, world = counted
+    with anthropic_server(*SCRIPT) as endpoint:
+        world.die_at_append = 5
+        assert await world.until_dead(run(world, endpoint))
+        world.die_at_append = None
+        cooler = setup(world, endpoint, temperature="0.1")
+        with pytest.raises(DriftRefused, match="another sampling"):
+            await run(world, endpoint, replace(cooler, drift=Drift.REFUSE))
+
+        await run(world, endpoint, replace(cooler, drift=Drift.PIN))
+
+        assert [body.get("temperature") for body in endpoint.bodies] == [None, None]
+    assert [dict(body.sampling) for body in world.bodies(TaskStarted)] == [{"max_tokens": "8192"}]

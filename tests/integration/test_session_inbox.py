@@ -11,6 +11,7 @@ from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
 from tracklog.producers.turn import Agent, run_turns
+from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import Cancelled, NothingReceived, PersonNeeded, SessionMisused
 from tracklog.schemas.events import (
     CancelRequested,
@@ -128,6 +129,27 @@ async def test_a_cancelled_trajectory_that_was_killed_before_its_end_ends_as_can
     with pytest.raises(Cancelled):
         await world.run(model, program)
     assert world.bodies(TaskEnded)[0].ending is Ending.CANCELLED
+
+
+async def test_a_cancelled_trajectory_ends_when_it_is_opened_whatever_its_program_would_do() -> None:
+    world = new_world("")
+
+    async def once(session: Session) -> None:
+        await session.build_context([{"role": "user", "content": "book a trip"}])
+        await session.call_model()
+        raise ConnectionError("the process goes away")
+
+    async def other(session: Session) -> None:
+        raise AssertionError("the program of a cancelled trajectory was run")
+
+    with pytest.raises(ConnectionError):
+        await world.run(chat(), once)
+    await post(world, Cancel(by="ada", reason="not needed"), 0)
+    with pytest.raises(Cancelled, match="not needed"):
+        await world.run(chat(), other, prompt="another one", drift=Drift.REFUSE)
+
+    (ended,) = world.bodies(TaskEnded)
+    assert ended.ending is Ending.CANCELLED
 
 
 async def test_a_person_settles_what_a_person_was_asked_about() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +20,7 @@ from tracklog.producers.models import ModelRequest
 from tracklog.producers.opening import opened
 from tracklog.producers.replay import replay
 from tracklog.producers.session import Session
+from tracklog.producers.tools import tool as make_tool
 from tracklog.producers.versions import Drift
 from tracklog.schemas.errors import DriftRefused, InputError, ModelMalformed, SessionMisused
 from tracklog.schemas.events import ContextBuilt, ModelReplied
@@ -204,6 +207,36 @@ async def test_a_bound_tool_is_called_as_the_model_proposed_or_not_at_all(counte
         await run(world, program)
     assert effects.made == {}
     assert len(endpoint.bodies) == 1
+
+
+@pytest.mark.parametrize("where", ["on another event loop", "after its session was left"])
+async def test_a_bound_tool_is_refused_where_its_session_is_not(counted: tuple[Ledger, World], where: str) -> None:
+    effects, world = counted
+    (tool,) = (one for one in world.tools() if one.name == "idempotent")
+    kept: list[Any] = []
+
+    async def program(session: Session) -> None:
+        client = session.wrap(openai.AsyncOpenAI(base_url=endpoint.url, api_key="none"))
+        await whole(client, {"model": "m", "messages": [{"role": "user", "content": "book it"}], "tools": TOOLS})
+        kept.append(session.bind(tool))
+        if "loop" in where:
+            with pytest.raises(SessionMisused, match=where):
+                await asyncio.to_thread(lambda: asyncio.run(kept[0](what="it")))
+
+    with openai_server(*SCRIPT) as endpoint:
+        await run(world, program)
+    with pytest.raises(SessionMisused, match=where):
+        await kept[0](what="it")
+    assert effects.asked == {}
+
+
+def test_a_framework_that_is_given_a_tool_is_told_to_bind_it() -> None:
+    @make_tool
+    def book(flight: str) -> str:
+        return flight
+
+    with pytest.raises(AttributeError, match=r"session\.bind"):
+        _ = operator.attrgetter("__name__")(book)
 
 
 async def test_the_recorded_replies_of_a_wrapped_client_answer_by_what_was_asked(counted: tuple[Ledger, World]) -> None:

@@ -126,18 +126,27 @@ async def clean(works: Works, trajectory_id: str, agent: Agent) -> bool:
     return report.clean
 
 
-async def test_another_call_of_a_tool_that_had_its_effect_waits_for_a_person(works: Works, tools: Tools) -> None:
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ({"choice": Choice.APPROVE}, "other"),
+        ({"choice": Choice.EDIT, "arguments": '{"what":"edited"}'}, "edited"),
+    ],
+)
+async def test_another_call_of_a_tool_that_had_its_effect_waits_for_a_person(
+    words: dict[str, Any], made: str, works: Works, tools: Tools
+) -> None:
     model = await stopped_run(works, tools)
     model.answers = {0: model.answers[0], 1: asks(("c2", "book"), arguments=OTHER), 2: says("done")}
     new = await works.client.go_back("trip-1", 2)
     async with works.worker(agent_of_told(model, tools)):
         await works.until(lambda: works.parked(new) == "approval")
         assert tools.made == ["it", "failing it"]
-        await Answers(works.log).decide(new, "c2", person="ada", choice=Choice.APPROVE)
+        await Answers(works.log).decide(new, "c2", person="ada", **words)
         result = await works.client.result(new, wait_s=10)
 
     assert result.value == "done"
-    assert tools.made == ["it", "failing it", "other"]
+    assert tools.made == ["it", "failing it", made]
     assert await clean(works, new, agent_of_told(model, tools))
 
 

@@ -63,6 +63,15 @@ class Run:
         assert numbers == list(range(recorded, recorded + len(numbers))), f"{recorded} replies were recorded"
         return status == 0
 
+    def without_session(self) -> str:
+        """What the agent says that is given its tools without a session."""
+        pid = self._processes.start(
+            "tests.support.outside_session", self._name, self.on.environment, self._home / "answer"
+        )
+        with self.on.process(pid, never):
+            assert self._processes.wait() == 0
+        return self.answer
+
     @property
     def answer(self) -> str:
         return (self._home / "answer").read_text()

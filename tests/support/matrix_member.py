@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.matrix_worker import TIMING, model_of, tools
+from tests.support.matrix_worker import FAILURES_A_DAY, TIMING, model_of, tools
 from tests.support.points import Armed, Points, watch
 from tests.support.writing import on_log
 from tracklog.infra.blobs import open_blobs
@@ -63,6 +63,7 @@ async def main(job: Membership) -> None:
             name="matrix",
             settings=WorkerSettings(trajectories_max=1, tries_max=TRIES_MAX),
             timing=TIMING,
+            failures_a_day=FAILURES_A_DAY,
         )
         loop = LoopSettings(poll_timeout_s=0.1, batch_wait_s=0.0)
         await Worker(runner, loop_settings=loop, told=_tell).run(stop)

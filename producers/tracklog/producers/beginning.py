@@ -24,7 +24,7 @@ async def start_of(setup: Setup, record: Record) -> ev.TaskStarted:
         task=await record.body(setup.task, TEXT),
         agent=setup.agent,
         model=setup.model.name if setup.model is not None else "",
-        sampling=setup.sampling,
+        sampling=setup.sampled,
         prompt_template=prompt,
         tool_schemas=tools,
         budgets=setup.limits,

@@ -96,13 +96,13 @@ class Calls:
 
     def unique(self, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
         """The calls of a new reply under ids that no earlier call of the trajectory has."""
-        taken, out = {*self._earlier, *self._proposed}, []
+        here, out = set[str](), []
         for call in calls:
             call_id, number = call.call_id, 1
-            while call_id in taken:
+            while any(call_id in taken for taken in (here, self._earlier, self._proposed)):
                 number += 1
                 call_id = f"{call.call_id}~{number}"
-            taken.add(call_id)
+            here.add(call_id)
             out.append(call.model_copy(update={"call_id": call_id}))
         return tuple(out)
 

@@ -44,7 +44,7 @@ def versions_of(setup: Setup) -> Versions:
         prompt=digest(setup.prompt),
         tools=digest(setup.tools.schemas_json()) if len(setup.tools) else None,
         code=setup.code_version,
-        sampling=dict(setup.sampling),
+        sampling=setup.sampled,
     )
 
 

@@ -77,10 +77,11 @@ class Journal:
         """(the journal, its rows). Raises BlobMissing, BlobAltered."""
         journal, rows = cls(), list[Any]()
         for digest in stored["blobs"]:
-            sealed = orjson.loads(unpacked(get(digest)))
+            data = unpacked(get(digest))
+            sealed = orjson.loads(data)
             rows += sealed
             journal.end += len(sealed)
-            journal.size_bytes += sum(len(orjson.dumps(row)) for row in sealed)
+            journal.size_bytes += len(data)
             journal._blobs.append(digest)
         journal._begin = journal.end
         for row in stored["rows"]:

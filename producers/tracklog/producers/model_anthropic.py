@@ -96,9 +96,9 @@ class AnthropicModel:
         return other
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
-        """See Model. The request's sampling goes over the model's own. Streams when `on_token` is given."""
-        sampling = parameters({**self.sampling, **request.sampling}, _OURS)
-        body = {"model": self._model, **request_of(request.messages), **sampling}
+        """See Model. Streams when `on_token` is given."""
+        sampling = parameters(request.sampling or self.sampling, _OURS)
+        body = {"model": self._model, "max_tokens": MAX_TOKENS, **request_of(request.messages), **sampling}
         if request.tools:
             body["tools"] = [tool_of(one) for one in request.tools]
         return await self.answer(body, request, on_token=on_token)

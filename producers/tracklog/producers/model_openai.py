@@ -77,8 +77,8 @@ class OpenAIModel:
         return other
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
-        """See Model. The request's sampling goes over the model's own. Streams when `on_token` is given."""
-        sampling = parameters({**self.sampling, **request.sampling}, _OURS)
+        """See Model. Streams when `on_token` is given."""
+        sampling = parameters(request.sampling or self.sampling, _OURS)
         messages = [{name: value for name, value in one.items() if name != BLOCKS} for one in request.messages]
         body = {"model": self._model, "messages": messages, **sampling}
         if request.tools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tracklog.infra.clock import Clock
@@ -33,6 +33,12 @@ class PatientModel:
     @property
     def name(self) -> str:
         return self._model.name
+
+    @property
+    def sampling(self) -> Mapping[str, str]:
+        """As the model's own; empty when it does not say it."""
+        sampling: Mapping[str, str] = getattr(self._model, "sampling", {})
+        return sampling
 
     @property
     def named(self) -> Callable[[str], PatientModel]:

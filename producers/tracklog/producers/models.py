@@ -33,7 +33,8 @@ OnToken = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What the model is to see. `tools` are definitions (`ToolSet.definitions`), `sampling` has recorded texts.
+    """What the model is to see. `tools` are definitions (`ToolSet.definitions`), `sampling` has recorded texts, all of
+    them: a model's own are for a request that has none.
 
     `replies_before` says how many replies of this trajectory came before this one, for models that answer in order.
     """
@@ -78,7 +79,8 @@ class Reply:
 class Model(Protocol):
     """Something that replies. `name` is what TaskStarted records.
 
-    One that has `named(name) -> Model` too can be pinned to its recorded name, and be forked onto another one.
+    What one has as `sampling` (texts by name) is recorded with it. One that has `named(name) -> Model` can be pinned
+    to its recorded name, and be forked onto another one.
     """
 
     @property

@@ -96,7 +96,7 @@ class Rulings:
         found = self._record.of_call(ev.Authorized, call.call_id, asked, times)
         spend = None if found is None else self._tally.at(call.call_id, times)
         spend = self._spend_now(counted=times > 0) if spend is None else spend
-        decision = _satisfied(self._decide(call, spend), edit)
+        decision = self._decide(call, spend)
         stands = found is not None and (stands or found.seq < 0)
         if self._record.rule.partial:  # what its harness refused to make has no ruling of its own
             stands = decision.rule.startswith(UNFIT)
@@ -107,6 +107,7 @@ class Rulings:
             tool = self._setup.tools.get(call.tool)
             assert tool is not None
             decision = self._sandbox.decide(call, tool, decision)
+        decision = _satisfied(decision, edit)
         if found is not None:
             if not stands and found.body.ruling is not decision.ruling:
                 asked = f"{decision.ruling.value} for call {call.call_id!r}: {decision.rule}"

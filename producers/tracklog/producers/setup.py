@@ -66,6 +66,11 @@ class Setup:
         return self.policy.budgets.lower(self.budgets)
 
     @property
+    def sampled(self) -> dict[str, str]:
+        """What is recorded as the sampling: the model's own, where it says it, under that of the setup."""
+        return {**getattr(self.model, "sampling", {}), **self.sampling}
+
+    @property
     def store(self) -> BlobStore:
         """Raises InputError where nothing has given it one."""
         if self.blobs is None:

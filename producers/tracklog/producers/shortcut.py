@@ -20,14 +20,12 @@ from tracklog.infra.log.port import Record
 from tracklog.producers.snapshot import Loaded, Recall, load_snapshot
 from tracklog.schemas import catalog
 from tracklog.schemas import events as ev
-from tracklog.schemas.catalog import HEADER_TYPE
 from tracklog.schemas.chain import event_hash
 from tracklog.schemas.codec import HEADER_HASH, Event, decode_event, split_frame
 from tracklog.schemas.errors import BlobAltered, BlobMissing, ForeignRecord
 from tracklog.schemas.head import EMPTY_HEAD, Verdict, advance, judge
 from tracklog.schemas.limits import ACCEPTED_WINDOW
-from tracklog.schemas.skim import skim
-from tracklog.schemas.stamp import trajectory_prefix
+from tracklog.schemas.skim import Skim
 from tracklog.schemas.state import State
 
 __all__ = ["Shortcut", "find_shortcut"]
@@ -88,35 +86,38 @@ def find_shortcut(trajectory_id: str, records: Sequence[Record], blobs: BlobStor
 
 
 class _Judged:
-    """The accepted records of one trajectory, by seq; `heads` where a checkpoint may have been covered."""
+    """The accepted records of one trajectory, by seq."""
 
     def __init__(self, trajectory_id: str) -> None:
         self.passed: list[Passed] = []
         self.checkpoints: list[int] = []
         self._key = trajectory_id.encode()
         self._trajectory_id = trajectory_id
-        self._prefix: bytes | None = None
+        self._skim: Skim | None = None
         self._head = EMPTY_HEAD
+        self._hash = EMPTY_HEAD.hash
         self._epochs: list[int] = []
         self._owners: dict[int, bytes | None] = {}
 
     def take(self, at: int, record: Record) -> bool:
         """Judges a record; False when it is one that must not be passed over."""
-        value = record.value
-        if value is not None and self._prefix is not None and record.key == self._key and not self._head.lost:
+        skim, value = self._skim, record.value
+        if skim is not None and value is not None and record.key == self._key:
             headers = dict(record.headers)
             try:
                 fingerprint, payload = split_frame(value, headers)
             except ForeignRecord:
                 return False
-            schema = catalog.find(fingerprint, headers.get(HEADER_TYPE))
-            found = skim(payload, self._prefix)
-            if schema is not None and found is not None and schema.name not in OWNERSHIP:
-                head, digest = self._head, event_hash(fingerprint, payload)
-                fits = found.seq == head.seq + 1 and found.prev_hash == head.hash and found.epoch == head.epoch
-                if fits and head.epoch and headers.get(HEADER_HASH) == digest:
-                    self._head = head._replace(seq=found.seq, hash=digest)
-                    self._pass(at, digest, schema.name, read=found.taken or schema.name in READ)
+            schema = catalog.by_fingerprint().get(fingerprint)
+            epoch = self._head.epoch
+            if (
+                schema is not None
+                and schema.name not in OWNERSHIP
+                and skim.fits(payload, seq=len(self.passed), epoch=epoch, prev_hash=self._hash)
+            ):
+                digest = event_hash(fingerprint, payload)
+                if headers.get(HEADER_HASH) == digest and digest not in self._head.lost:
+                    self._pass(at, digest, schema.name, read=schema.name in READ)
                     return True
         return self._take_whole(at, record)
 
@@ -124,17 +125,22 @@ class _Judged:
         event = _decode(record)
         if event is None:
             return True  # nobody's event
-        self._prefix = trajectory_prefix(self._trajectory_id, event.envelope.tenant)
-        head = self._head._replace(recent=tuple(one.hash for one in self.passed[-ACCEPTED_WINDOW:]))
+        head = self._head._replace(
+            seq=len(self.passed) - 1,
+            hash=self._hash,
+            recent=tuple(one.hash for one in self.passed[-ACCEPTED_WINDOW:]),
+        )
         judgement = judge(head, event)
         self._head = advance(head, event, judgement)
         if judgement.verdict is Verdict.ACCEPTED:
             self._pass(at, event.hash, event.name, read=True)
+        self._skim = Skim(self._trajectory_id, event.envelope.tenant) if self._head.epoch > 0 else None
         return not judgement.fault
 
     def _pass(self, at: int, digest: bytes, name: str, *, read: bool) -> None:
         if name == "CheckpointTaken":
             self.checkpoints.append(len(self.passed))
+        self._hash = digest
         self.passed.append(Passed(at, digest, read))
         self._epochs.append(self._head.epoch)
         self._owners.setdefault(self._head.epoch, self._head.owner)

@@ -6,6 +6,7 @@ event names the one it follows from in the program's own order, whatever else ra
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ class Strand:
         self._number = next(_numbers)
         self._beside = 0
         self._ordered: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._left = False
 
     @property
     def last(self) -> int | None:
@@ -39,12 +42,14 @@ class Strand:
         _seen.set({**_seen.get(), self._number: seq})
 
     def over(self) -> None:
-        """Forgets the session in this task."""
+        """Forgets the session in this task; it takes no more calls."""
+        self._left = True
         _seen.set({number: seq for number, seq in _seen.get().items() if number != self._number})
 
     @contextmanager
     def ordered(self, what: str) -> Iterator[None]:
         """Around what has its place in the order of all: nothing may run beside it."""
+        self._enter(what)
         if self._ordered is not None or self._beside:
             beside = self._ordered if self._ordered is not None else f"{self._beside} calls or steps"
             raise SessionMisused(f"{what} was asked for beside {beside}", hint="await what runs side by side first")
@@ -57,6 +62,7 @@ class Strand:
     @contextmanager
     def beside(self, what: str) -> Iterator[None]:
         """Around what may run side by side with its like."""
+        self._enter(what)
         if self._ordered is not None:
             raise SessionMisused(f"{what} was asked for beside {self._ordered}", hint="await that first")
         self._beside += 1
@@ -64,3 +70,16 @@ class Strand:
             yield
         finally:
             self._beside -= 1
+
+    def _enter(self, what: str) -> None:
+        """Frameworks keep what they were given, and call it when and where they like."""
+        if self._left:
+            raise SessionMisused(f"{what} was asked for after its session was left", hint="open the session again")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if loop is not self._loop:
+            raise SessionMisused(
+                f"{what} was asked for on another event loop than its session's",
+                hint="a session belongs to one loop: have the framework call async functions, not threads of its own",
+            )

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, overload
 
 import orjson
 
@@ -126,8 +126,16 @@ class Tool:
         """Raises ToolOutsideSession: a call that is not recorded first could happen twice in silence."""
         raise ToolOutsideSession(
             f"tool {self.name!r} was called directly",
-            hint="call it through a session: await session.call_tool(...)",
+            hint="call it through a session: session.call_tool(call), or session.bind(tool) for frameworks",
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Frameworks look at the function that they are given; a Tool is none."""
+            raise AttributeError(
+                f"tool {self.__dict__.get('name')!r} has no {name!r}: give frameworks session.bind(tool)"
+            )
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """What does not fit in the arguments, "" for nothing."""

@@ -6,6 +6,7 @@ gets the SDK's own objects. One path is answered; every other request raises Ses
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -66,6 +67,8 @@ def unfit(client: Any) -> InputError:
 
 def through(client: Any, speaks: Speaks, **options: Any) -> Any:
     """The client, with what `speaks` in place of the network. `options` are the SDK's."""
+    # What the SDK asks the system about itself, and keeps: of no effect on a run, so a replay lets it happen.
+    contextvars.Context().run(client.platform_headers)
     http_client = httpx2.AsyncClient(transport=_Through(speaks), base_url=client.base_url)
     return client.with_options(http_client=http_client, max_retries=0, **options)
 

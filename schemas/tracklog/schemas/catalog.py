@@ -114,12 +114,7 @@ def parsed_envelope(kind: Kind) -> Any:
 def versions(name: str) -> tuple[Schema, ...]:
     """All versions of a type, oldest first. Raises KeyError for a name that is no type."""
     kind = KIND_OF[name]
-    found = []
-    for file in _folder(kind).iterdir():
-        stem, number, _ = file.name.split(".")
-        if stem == name:
-            found.append(load(kind, name, int(number), file.read_text()))
-    return tuple(sorted(found, key=lambda s: s.version))
+    return tuple(load(kind, name, version, file.read_text()) for version, file in sorted(_files(kind)[name].items()))
 
 
 @cache
@@ -149,6 +144,16 @@ def find(fingerprint: bytes, stated: bytes | None) -> Schema | None:
     named = versions(name) if name in KIND_OF else ()
     found = next((schema for schema in named if schema.fingerprint == fingerprint), None)
     return found if found is not None else by_fingerprint().get(fingerprint)
+
+
+@cache
+def _files(kind: Kind) -> Mapping[str, Mapping[int, Traversable]]:
+    """By type and version."""
+    found: dict[str, dict[int, Traversable]] = {}
+    for file in _folder(kind).iterdir():
+        name, version, _ = file.name.split(".")
+        found.setdefault(name, {})[int(version)] = file
+    return found
 
 
 def _folder(kind: Kind) -> Traversable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,15 +69,17 @@ async def test_a_request_is_told_in_blocks_and_the_reply_is_kept_in_chat_form() 
     with anthropic_server(blocks) as endpoint:
         chosen = model(endpoint.url, sampling={"temperature": "0.2", "max_tokens": "99"}, clock=ManualClock())
         system = {"role": "system", "content": "be kind"}
-        request = ModelRequest((system, USER), tools=(TOOL,), sampling={"temperature": "0.5"})
+        request = ModelRequest((system, USER), tools=(TOOL,))
 
         answer = await chosen.reply(request)
+        await chosen.reply(replace(request, sampling={"temperature": "0.5"}))
 
-        (asked,) = endpoint.bodies
+        asked, sampled = endpoint.bodies
+        assert (sampled["max_tokens"], sampled["temperature"]) == (MAX_TOKENS, 0.5)
         assert asked == {
             "model": "m",
             "max_tokens": 99,
-            "temperature": 0.5,
+            "temperature": 0.2,
             "system": says("be kind"),
             "messages": [{"role": "user", "content": says("What is the weather?")}],
             "tools": [{"name": "weather", "description": "Looks.", "input_schema": SCHEMA}],

@@ -63,12 +63,14 @@ BUSY = Reply(429, b'{"error": {"message": "slow down"}}')
 async def test_a_request_is_sent_whole_and_the_answer_is_verbatim() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [CALL], "unheard_of": {"a": 1}}
     with loopback(in_turn(Reply(body=completion(message, "tool_calls")))) as server:
-        chosen = model(server.url, sampling={"temperature": "0.2", "top_k": "5", "seed": "7"}, clock=ManualClock())
-        request = ModelRequest(messages=(USER,), tools=(TOOL,), sampling={"temperature": "0.5", "mode": "deep"})
+        chosen = model(server.url, sampling={"temperature": "0.2"}, clock=ManualClock())
+        sampled = {"temperature": "0.5", "top_k": "5", "seed": "7", "mode": "deep"}
 
-        answer = await chosen.reply(request)
+        answer = await chosen.reply(ModelRequest(messages=(USER,), tools=(TOOL,), sampling=sampled))
+        await chosen.reply(ModelRequest(messages=(USER,)))
 
-        (asked,) = server.asked
+        asked, bare = server.asked
+        assert bare.json == {"model": "m", "messages": [USER], "temperature": 0.2}
         assert asked.path == "/v1/chat/completions"
         assert asked.headers["authorization"] == "Bearer key"
         sampling = {"temperature": 0.5, "top_k": 5, "seed": 7, "mode": "deep"}

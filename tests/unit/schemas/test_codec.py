@@ -146,7 +146,7 @@ def aged_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
             text = catalog.newest(name).text
             (tmp_path / kind.value / f"{name}.1.avsc").write_text(aged(text))
             (tmp_path / kind.value / f"{name}.2.avsc").write_text(text)
-    caches = (catalog.versions, catalog.newest, catalog.by_fingerprint, catalog.find)
+    caches = (catalog.versions, catalog.newest, catalog.by_fingerprint, catalog.find, catalog._files)
     monkeypatch.setattr(catalog, "_folder", lambda kind: tmp_path / kind.value)
     for cached in caches:
         cached.cache_clear()
