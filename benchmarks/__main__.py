@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import chain, parked, projecting, results, services, sessions, startup, writing
+from benchmarks import chain, parked, projecting, replaying, results, services, sessions, startup, writing
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
 
@@ -36,6 +36,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "stored": sessions.measure_stored,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "replay": replaying.measure_replays,
 }
 
 

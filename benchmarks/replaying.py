@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -43,7 +44,9 @@ def measure_replays() -> list[Measure]:
             import_into(log, imported, [run for run in shipped_runs() if isinstance(run, Run) and _is_airline(run)])
         ids = [one.id for one in recordings()]
         specs = tuple(spec_of(one) for one in recordings())
+        before_s = _processors_s()
         again, seconds = _replayed([ids, ids, ids[: REPLAYS - 2 * len(ids)]], live, specs)
+        processors_s = _processors_s() - before_s
         events = sum(one.report.given for one in again if one.report is not None)
         as_recorded, imported_seconds = _replayed([ids], imported, ())
     return [
@@ -51,6 +54,7 @@ def measure_replays() -> list[Measure]:
         Measure("of these clean", _clean(again), "runs", "at least", REPLAYS),
         Measure("recorded events given out", events, "events"),
         Measure("time for all, processes included", seconds, "s", "at most", SECONDS_MAX),
+        Measure("processor time of these processes", processors_s, "s"),
         Measure("replays of imported runs, clean", _clean(as_recorded), "runs", "at least", len(ids)),
         Measure("time for these", imported_seconds, "s"),
     ]
@@ -84,6 +88,12 @@ def _replayed(
     for one in islice((one for one in outcomes if one.came is not Came.CLEAN), 3):
         print(one.run.trajectory_id, one.problem or one.report, file=sys.stderr)
     return outcomes, clock.monotonic_s() - begun_s
+
+
+def _processors_s() -> float:
+    """Of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _clean(outcomes: Sequence[Outcome]) -> int:
