@@ -1,5 +1,7 @@
 """`python -m benchmarks`: measures on real services on this machine, prints a table, keeps it in RESULTS.md.
 
+Of some parts only, a table is kept when `--keep` says so, in a section of its own.
+
 Exits 1 when a target is missed. Run it on a quiet machine: it is the only place where times are asserted.
 """
 
@@ -9,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import chain, parked, projecting, results, services, sessions, startup, writing
+from benchmarks import chain, others, parked, projecting, replaying, results, services, sessions, startup, writing
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
 
@@ -34,15 +36,19 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "import": startup.measure_import,
     "resume": sessions.measure_resume,
     "stored": sessions.measure_stored,
+    "others": others.measure_others,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "replay": replaying.measure_replays,
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", default=[], help=f"which parts: {', '.join(PARTS)} (default: all)")
-    asked = parser.parse_args().parts
+    parser.add_argument("--keep", action="store_true", help="keeps the table of these parts too")
+    options = parser.parse_args()
+    asked = options.parts
     unknown = [part for part in asked if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
@@ -52,8 +58,8 @@ def main() -> int:
         print(f"-- {name}", file=sys.stderr, flush=True)
         measures += PARTS[name]()
     print(table(measures))
-    if not asked:
-        results.keep("make bench", table(measures))
+    if options.keep or not asked:
+        results.keep(" ".join(["python -m benchmarks", *asked]) if asked else "make bench", table(measures))
     return 0 if all(m.met for m in measures) else 1
 
 

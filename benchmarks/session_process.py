@@ -102,13 +102,17 @@ def asking(turn: int) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-def looking(turn_bytes: int) -> Tool:
-    """The tool, whose result fills the messages of a turn up."""
+def result(turn: int, average: int) -> dict[str, Any]:
+    """The result of a call: it fills the messages of the turn up."""
+    message = {"role": "tool", "tool_call_id": f"call-{turn}", "content": ""}
+    missing = bytes_of(turn, average) - len(orjson.dumps(asking(turn))) - len(orjson.dumps(message))
+    return {**message, "content": "x" * missing}
 
+
+def looking(turn_bytes: int) -> Tool:
     @tool(effect="readonly")
     def look(turn: int) -> str:
-        result = {"role": "tool", "tool_call_id": f"call-{turn}", "content": ""}
-        return "x" * (bytes_of(turn, turn_bytes) - len(orjson.dumps(asking(turn))) - len(orjson.dumps(result)))
+        return str(result(turn, turn_bytes)["content"])
 
     return look
 

@@ -30,6 +30,8 @@ SCRIPT: Final = (
     says("TL100 to Zürich is booked."),
 )
 START_S: Final = 30.0
+SHOWN: Final = "done"
+"""What is said of every booking ends so: those that were made, and those whose key was known."""
 When = Callable[[int, str], bool]
 """(number, what is seen) -> whether the process is killed now."""
 
@@ -104,9 +106,11 @@ def main(name: str, form: str) -> None:
             agent = start(name, form, on)
             with on.process(agent.pid, once_booked if number == 1 else never):
                 said, _ = agent.communicate()
-            print("".join(f"  {what}\n" for what in on.seen if not what.endswith(("answered", "asked for"))), end="")
+            for what in on.seen:
+                if what.endswith(SHOWN) or "asked for reply" in what:
+                    print("  " + what.replace("done", "booked"))
             print("  kill -9" if agent.returncode == -signal.SIGKILL else f"  the agent says: {said.strip()}")
-        print(f"TL100 was booked {on.desk.made['TL100']} times")
+        print(f"bookings of TL100: {on.desk.made['TL100']}")
 
 
 if __name__ == "__main__":

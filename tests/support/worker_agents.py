@@ -40,6 +40,22 @@ def traveller() -> Agent:
     return Agent("traveller", ScriptedModel(*replies, says("done")), ToolSet.of(booking()))
 
 
+def scribe() -> Agent:
+    """Adds a line to a file of its workspace with each call, and is told the whole of it."""
+
+    @tool(effect="local", timeout_s=10)
+    def write(what: str, context: CallContext) -> str:
+        assert context.workspace is not None
+        threading.Event().wait(PAUSE_S)
+        notes = context.workspace / "notes"
+        notes.write_text((notes.read_text() if notes.exists() else "") + f"{context.call_id}\n")
+        threading.Event().wait(PAUSE_S)
+        return notes.read_text()
+
+    replies = [asks((f"c{n}", "write")) for n in range(CALLS)]
+    return Agent("scribe", ScriptedModel(*replies, says("done")), ToolSet.of(write))
+
+
 def set_back() -> Agent:
     """The traveller, whose second call sets the wall clock of its process back by an hour."""
 

@@ -27,8 +27,9 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),
     "pytest": ("tracklog.consumers.pytest_plugin",),
+    "fastapi": ("tracklog.consumers.api*",),
     "starlette": ("tracklog.consumers.api*",),
-    "uvicorn": ("tracklog.consumers.api*",),
+    "uvicorn": ("tracklog.consumers.cli.serve",),
 }
 """Client library -> the modules that may import it."""
 

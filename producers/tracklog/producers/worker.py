@@ -10,15 +10,15 @@ killed or frozen, two workers of one name: whoever claims last goes on, and the 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from tracklog.infra.partition_loop import PartitionLoop
+from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import LoopSettings
 from tracklog.producers.leash import Leash
 from tracklog.producers.roster import Arrival, Known, Now, Roster, Standings
@@ -69,8 +69,10 @@ class Worker:
             arrived=lambda p, arrivals: self._on_loop(self._arrived, p, arrivals),
             revoked=self._revoked,
         )
+        given = loop_settings if loop_settings is not None else LoopSettings()
+        quick = given.model_copy(update={"batch_wait_s": 0.0})  # an outcome that has come is waited for
         self.partition_loop: Final = PartitionLoop(
-            runner.log, runner.topics.inbox, self._owner, clock=runner.clock, settings=loop_settings
+            runner.log, runner.topics.inbox, self._owner, clock=runner.clock, settings=quick
         )
 
     @property
@@ -85,30 +87,18 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then moves what it has. Raises what ended the partition loop."""
-        thread_stop, failed = threading.Event(), list[BaseException]()
-        thread = threading.Thread(target=self._own, args=(thread_stop, failed), name="tracklog-partitions", daemon=True)
-        thread.start()
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            while not stop.is_set() and thread.is_alive():
-                self._wake.clear()
-                self._start_some()
-                await self._until_something(stopping)
-        finally:
-            stopping.cancel()
-            await self._move()
-            thread_stop.set()
-            await asyncio.to_thread(thread.join)
-        if failed:
-            raise failed[0]
-
-    def _own(self, stop: threading.Event, failed: list[BaseException]) -> None:
-        """The thread of the partition loop."""
-        try:
-            self.partition_loop.run(self._runner.topics.group(self._settings.group), stop)
-        except BaseException as error:  # noqa: BLE001 - the event loop raises it again
-            failed.append(error)
-        self._on_loop(self._wake.set)
+        group = self._runner.topics.group(self._settings.group)
+        async with owning(self.partition_loop, group) as ended:
+            waits = {asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait())}
+            try:
+                while not stop.is_set() and not ended.is_set():
+                    self._wake.clear()
+                    self._start_some()
+                    await self._until_something(waits)
+            finally:
+                for one in waits:
+                    one.cancel()
+                await self._move()
 
     def _on_loop(self, function: Callable[..., None], *arguments: object) -> None:
         self._loop.call_soon_threadsafe(function, *arguments)
@@ -191,12 +181,12 @@ class Worker:
     def _now(self) -> Now:
         return Now(self._runner.clock.now_us(), self._runner.clock.monotonic_s())
 
-    async def _until_something(self, stopping: asyncio.Task[bool]) -> None:
+    async def _until_something(self, waits: set[asyncio.Task[Literal[True]]]) -> None:
         """Until something came or ended, it is time for one that waits, or the worker is told to stop."""
         waking = asyncio.create_task(self._wake.wait())
         left_s = self.roster.left_s(self._now())
         wait_s = None if left_s is None else min(LOOK_S_MAX, max(0.01, left_s))
         try:
-            await asyncio.wait({waking, stopping}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waking, *waits}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waking.cancel()

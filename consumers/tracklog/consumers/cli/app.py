@@ -26,6 +26,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("worker", "Run submitted tasks."),
     "dispatch": ("dispatch", "Perform the calls that agents leave to dispatchers."),
     "route": ("route", "Say into inboxes what time and other trajectories have to say."),
+    "serve": ("serve", "Serve the HTTP API."),
+    "tokens": ("tokens", "Make a bearer token for the API."),
     "submit": ("submit", "Give a task to the workers."),
     "result": ("result", "Tell how a trajectory ended."),
     "send": ("send", "Say something to a trajectory."),

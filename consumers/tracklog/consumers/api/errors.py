@@ -1,0 +1,46 @@
+"""Errors of the library as answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tracklog.schemas.errors import (
+    AppendUnknown,
+    InputError,
+    InvalidEvent,
+    RecordTooLarge,
+    TaskError,
+    TracklogError,
+    WriterError,
+)
+
+__all__ = ["ANSWERS", "answer_of"]
+
+_STATUS: Final[tuple[tuple[type[TracklogError], int], ...]] = (
+    (InvalidEvent, 409),
+    (WriterError, 409),
+    (TaskError, 409),
+    (RecordTooLarge, 413),
+    (InputError, 422),
+    (AppendUnknown, 504),
+)
+"""The first that fits; everything else is 503: the log or Redis is away."""
+
+ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"description": "No token that is known"},
+    403: {"description": "Not with this role"},
+    404: {"description": "There is none, or it is another tenant's"},
+    409: {"description": "It does not stand so (any more)"},
+    413: {"description": "More bytes than may be"},
+    422: {"description": "What was sent makes no sense; it says why"},
+    429: {"description": "Too many requests; Retry-After says how long to wait"},
+    503: {"description": "The log or Redis is away"},
+    504: {"description": "Nobody knows whether the log has it: send it again, it is taken once"},
+}
+
+
+def answer_of(error: TracklogError) -> tuple[int, Mapping[str, str]]:
+    """(status, body) of an error."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
+    return status, {"error": error.message, "hint": error.hint}

@@ -1,0 +1,105 @@
+"""What the routes rest on: the log, Redis, and who is asking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from fastapi import HTTPException
+
+from tracklog.consumers.api.limits import RateLimit
+from tracklog.consumers.api.tokens import Principal, Role, TokenFile
+from tracklog.consumers.read import Reader
+from tracklog.infra.blobs import BlobStore
+from tracklog.infra.clock import Clock
+from tracklog.infra.log.port import Log
+from tracklog.infra.redis_client import RedisClient
+from tracklog.producers.answers import Answers
+from tracklog.producers.client import Client
+from tracklog.producers.history import read_history
+from tracklog.producers.post import Poster
+from tracklog.schemas.codec import Framing, single_object
+from tracklog.schemas.errors import StoreError
+from tracklog.schemas.state import State
+from tracklog.schemas.topics import Topics
+from tracklog.schemas.values import check_trajectory_id
+
+__all__ = ["Services"]
+
+audit: Final = logging.getLogger("tracklog.audit")
+
+
+@dataclass(slots=True)
+class Services:
+    """Of one process. `tokens` None: no one is asked who they are, and everybody may do everything (loopback only)."""
+
+    log: Log
+    topics: Topics
+    client: RedisClient
+    blobs: BlobStore
+    clock: Clock
+    tokens: TokenFile | None
+    rate: RateLimit
+    streams_max: int
+    framing: Framing = single_object
+    streams: int = 0
+    reader: Reader = field(init=False)
+    poster: Poster = field(init=False)
+    answers: Answers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.client, prefix=self.topics.prefix)
+        self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
+        self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
+
+    def client_of(self, principal: Principal, tenant: str) -> Client:
+        return Client(
+            self.log,
+            self.topics,
+            blobs=self.blobs,
+            by=principal.name,
+            tenant=tenant,
+            clock=self.clock,
+            framing=self.framing,
+        )
+
+    def principal(self, authorization: str | None) -> Principal:
+        """Raises HTTPException: 401 without a token that is known, 429 above the rate."""
+        if self.tokens is None:
+            return Principal("local", frozenset(Role), frozenset(("*",)))
+        scheme, _, token = (authorization or "").partition(" ")
+        found = self.tokens.principal(token.strip()) if scheme.lower() == "bearer" and token else None
+        if found is None:
+            raise HTTPException(401, "a bearer token that is known here is needed", {"WWW-Authenticate": "Bearer"})
+        wait_s = self.rate.wait_s(found.name)
+        if wait_s > 0:
+            raise HTTPException(429, "too many requests", {"Retry-After": str(max(1, round(wait_s)))})
+        return found
+
+    async def state(self, principal: Principal, trajectory_id: str) -> State:
+        """As Redis has it, or the log when Redis has not seen it yet.
+
+        Raises HTTPException 404 for one that is not there, or another tenant's.
+        """
+        check_trajectory_id(trajectory_id)
+        folded = await asyncio.to_thread(self._folded, trajectory_id)
+        state = folded if folded is not None else await asyncio.to_thread(self._read, trajectory_id)
+        if state.head.seq < 0 or not principal.sees(state.tenant):
+            raise HTTPException(404, f"there is no trajectory {trajectory_id!r}")
+        return state
+
+    def _folded(self, trajectory_id: str) -> State | None:
+        try:
+            found = self.reader.state(trajectory_id)
+        except StoreError:
+            return None
+        return None if found is None else found.state
+
+    def _read(self, trajectory_id: str) -> State:
+        return read_history(self.log, self.topics.events, trajectory_id)[0]
+
+    def note(self, principal: Principal, what: str, trajectory_id: str, detail: str = "") -> None:
+        """Who did what, in a line of the audit log; what was said is in the record of the trajectory too."""
+        audit.info("%s", {"who": principal.name, "what": what, "trajectory": trajectory_id, "detail": detail})

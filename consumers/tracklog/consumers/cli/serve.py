@@ -1,0 +1,69 @@
+"""`tracklog serve`"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.wiring import blobs_of, check_writable, framing_of, opened_log, opened_redis
+from tracklog.infra.clock import SystemClock
+from tracklog.infra.log.port import Log
+from tracklog.infra.redis_client import RedisClient
+from tracklog.schemas.errors import SettingsError
+
+app = new_app()
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@command(app)
+def serve(run: Run) -> None:
+    """Serve the HTTP API: trajectories, approvals, messages, cancels. Its description is at /docs.
+
+    Callers say who they are by bearer tokens (api.tokens_file). Without that file it serves this machine only.
+    It needs the log and Redis, and beside it `tracklog process` and `tracklog route`, which fold what it shows.
+
+    \b
+    Examples:
+      tracklog serve
+      tracklog --set api.host=0.0.0.0 --set api.tokens_file=tokens.toml serve
+    """
+    settings = run.settings.api
+    if not settings.tokens_file and settings.host not in LOOPBACK:
+        raise SettingsError(
+            f"api.host is {settings.host!r} and there are no tokens: anybody could decide about held calls",
+            hint="set api.tokens_file, or serve 127.0.0.1",
+        )
+    with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
+        check_writable(log, run.settings)
+        asyncio.run(_serve(run, log, client))
+    run.out.text("stopped")
+
+
+async def _serve(run: Run, log: Log, client: RedisClient) -> None:
+    import uvicorn
+
+    from tracklog.consumers.api.app import make_app
+    from tracklog.consumers.api.limits import RateLimit
+    from tracklog.consumers.api.services import Services
+    from tracklog.consumers.api.tokens import TokenFile
+
+    settings, clock = run.settings.api, SystemClock()
+    services = Services(
+        log=log,
+        topics=run.settings.topic_names,
+        client=client,
+        blobs=blobs_of(run.settings),
+        clock=clock,
+        tokens=TokenFile(Path(settings.tokens_file), clock) if settings.tokens_file else None,
+        rate=RateLimit(settings.requests_per_s, clock),
+        streams_max=settings.streams_max,
+        framing=framing_of(run.settings),
+    )
+    app = make_app(services, body_bytes_max=settings.body_bytes_max)
+    config = uvicorn.Config(
+        app, host=settings.host, port=settings.port, log_level="warning", timeout_graceful_shutdown=5, access_log=False
+    )
+    run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
+    await uvicorn.Server(config).serve()

@@ -1,0 +1,40 @@
+"""`tracklog tokens`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.api.tokens import Role, hash_of, new_token
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.infra.clock import SystemEntropy
+
+app = new_app()
+
+
+@command(app)
+def tokens(
+    run: Run,
+    person: Annotated[str, typer.Argument(metavar="PERSON", help="Who will have it: decisions say so.")],
+    role: Annotated[list[Role], typer.Option("--role", help="What it is for.")],
+    tenant: Annotated[list[str], typer.Option("--tenant", help="For whose trajectories; * for all.")],
+) -> None:
+    """Make a bearer token for the API, and its entry for the tokens file. The token is shown once, here.
+
+    \b
+    Examples:
+      tracklog tokens ada --role approver --tenant acme
+    """
+    token = new_token(SystemEntropy())
+    entry = {"person": person, "hash": hash_of(token), "roles": sorted(set(role)), "tenants": sorted(set(tenant))}
+    if run.as_json:
+        run.out.json({"token": token, "entry": entry})
+        return
+    lines = [f"[{person}-{entry['hash'][7:13]}]"]
+    lines += [f"{key} = {value!r}".replace("'", '"') for key, value in entry.items() if isinstance(value, str)]
+    for key in ("roles", "tenants"):
+        names = ", ".join(f'"{one}"' for one in entry[key])
+        lines.append(f"{key} = [{names}]")
+    run.out.text(f"token, for {person} alone: {token}\n\nfor the tokens file:\n" + "\n".join(lines))
