@@ -25,7 +25,7 @@ from typing import NamedTuple
 from benchmarks import results, services
 from tests.support.crash_matrix import CLASSES, Case, cases, judge_all, killed, overtaken, resumed
 from tests.support.matrix_worker import Job
-from tests.support.points import BESIDE_CHECKPOINTS, POINTS
+from tests.support.points import POINTS
 from tests.support.worker_matrix import WorkerMatrix
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
@@ -92,12 +92,12 @@ def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
 
 def workers(log: Log, job: Job, folder: Path, first: int, seeds: int) -> Iterator[Row]:
     """Of workers, three of which share the cases."""
-    places = f"{len(BESIDE_CHECKPOINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
+    places = f"{len(POINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
     for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
         wrong: list[str] = []
         count = 0
         for seed in range(first, first + seeds):
-            chosen = cases(seed, BESIDE_CHECKPOINTS)
+            chosen = cases(seed, POINTS)
             prefix = f"workers-{what}-{seed}".lower()
             with ledger_process() as url:
                 fired = asyncio.run(WorkerMatrix(log, prefix, folder, url, chosen, stop).run())
