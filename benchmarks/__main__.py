@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import chain, others, parked, projecting, results, services, sessions, startup, writing
+from benchmarks import chain, others, parked, projecting, replaying, results, services, sessions, startup, writing
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
 
@@ -39,6 +39,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "others": others.measure_others,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "replay": replaying.measure_replays,
 }
 
 

@@ -18,14 +18,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import results, services
-from tests.support.crash_matrix import CLASSES, Case, cases, judge_all, killed, overtaken, resumed
+from tests.support.crash_matrix import AT_ONCE, CLASSES, Case, cases, judge_all, kill_all, overtaken, resumed
 from tests.support.matrix_worker import Job
-from tests.support.points import BESIDE_CHECKPOINTS, POINTS
+from tests.support.points import POINTS
 from tests.support.worker_matrix import WorkerMatrix
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
@@ -33,7 +32,6 @@ from tracklog.infra.log.port import Log
 from tracklog.schemas.topics import Topics
 
 SEEDS = 20
-AT_ONCE = 2
 COMMAND = "make crash-matrix"
 
 
@@ -48,14 +46,13 @@ def ledger_process() -> Iterator[str]:
         process.kill()
 
 
-def kill_all(log: Log, job: Job, chosen: Sequence[Case]) -> list[str]:
+def kill(log: Log, job: Job, chosen: Sequence[Case]) -> list[str]:
     make_topics(log, Topics(job.prefix))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda case: killed(job, case), chosen))
+    kill_all(job, chosen)
     return judge_all(log, job, chosen, resumed(job, [case.trajectory_id for case in chosen]))
 
 
-def freeze_all(log: Log, job: Job, chosen: Sequence[Case]) -> list[str]:
+def freeze(log: Log, job: Job, chosen: Sequence[Case]) -> list[str]:
     make_topics(log, Topics(job.prefix))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return [one for some in pool.map(lambda case: overtaken(log, job, case), chosen) for one in some]
@@ -75,29 +72,32 @@ class Row(NamedTuple):
 def sessions(log: Log, job: Job, seeds: int, until_s: float) -> Iterator[Row]:
     """Of one session in a process of its own, which is started again. No seed is begun after `until_s`."""
     places = f"{len(POINTS)} points x {len(CLASSES)} classes"
-    frozen, count = cases(seeds), len(POINTS) * len(CLASSES)
-    yield Row(
-        f"session, SIGSTOP at {places}, overtaken, woken", count, freeze_all(log, replace(job, prefix="freeze"), frozen)
-    )
     wrong: list[str] = []
     done = 0
     for seed in range(seeds):
         if time.monotonic() > until_s:
             break
         done += 1
-        wrong += kill_all(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
-        print(f"seed {seed}: {len(wrong)} wrong", flush=True)
-    yield Row(f"session, SIGKILL at {places} x {done} seeds, then resumed", count * done, wrong)
+        found = kill(log, replace(job, prefix=f"kill-{seed}"), cases(seed))
+        print(f"seed {seed}: {len(found)} wrong", *found, sep="\n", flush=True)
+        wrong += found
+    yield Row(f"session, SIGKILL at {places} x {done} seeds, then resumed", len(POINTS) * len(CLASSES) * done, wrong)
+    frozen = cases(seeds)
+    yield Row(
+        f"session, SIGSTOP at {places}, overtaken, woken",
+        len(frozen),
+        freeze(log, replace(job, prefix="freeze"), frozen),
+    )
 
 
-def workers(log: Log, job: Job, folder: Path, first: int, seeds: int) -> Iterator[Row]:
+def workers(log: Log, folder: Path, first: int, seeds: int) -> Iterator[Row]:
     """Of workers, three of which share the cases."""
-    places = f"{len(BESIDE_CHECKPOINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
+    places = f"{len(POINTS)} points x {len(CLASSES)} classes x {seeds} seeds"
     for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
         wrong: list[str] = []
         count = 0
         for seed in range(first, first + seeds):
-            chosen = cases(seed, BESIDE_CHECKPOINTS)
+            chosen = cases(seed, POINTS)
             prefix = f"workers-{what}-{seed}".lower()
             with ledger_process() as url:
                 fired = asyncio.run(WorkerMatrix(log, prefix, folder, url, chosen, stop).run())
@@ -108,24 +108,29 @@ def workers(log: Log, job: Job, folder: Path, first: int, seeds: int) -> Iterato
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crash_matrix", description=__doc__)
+    parser.add_argument("--of", choices=("sessions", "workers"), action="append", help="default: both")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many for sessions (default {SEEDS})")
     parser.add_argument("--worker-seeds", type=int, default=1, help="how many for workers (default 1)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further seed is begun")
     given = parser.parse_args()
-    rows: list[Row] = []
     until_s = time.monotonic() + 60 * given.minutes
+    wrong = 0
     with services.kafka() as bootstrap, ledger_process() as ledger_url, services.scratch() as folder:
         log = open_log(f"kafka://{bootstrap}")
         job = Job(log.url, "matrix", str(Path(folder) / "blobs"), ledger_url, ())
-        for row in chain(
-            workers(log, job, folder, given.seeds + 1, given.worker_seeds), sessions(log, job, given.seeds, until_s)
-        ):
-            print(row, *row.wrong, sep="\n", flush=True)
-            rows.append(row)
+        parts = {
+            "sessions": lambda: sessions(log, job, given.seeds, until_s),
+            "workers": lambda: workers(log, folder, given.seeds + 1, given.worker_seeds),
+        }
+        for part in given.of or parts:
+            table = ["| what | cases | broke a rule |", "| --- | --- | --- |"]
+            for row in parts[part]():
+                print(row, *row.wrong, sep="\n", flush=True)
+                wrong += len(row.wrong)
+                table.append(str(row))
+                results.keep(f"{COMMAND}: {part}", "\n".join(table))
         log.close()
-    text = "\n".join(["| what | cases | broke a rule |", "| --- | --- | --- |", *(str(row) for row in rows)])
-    results.keep(COMMAND, text)
-    return 1 if any(row.wrong for row in rows) else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

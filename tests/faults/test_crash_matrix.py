@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_matrix import CLASSES, ROOT, cases, judge_all, killed, overtaken, resumed
+from tests.support.crash_matrix import CLASSES, ROOT, cases, judge_all, kill_all, overtaken, resumed
 from tests.support.matrix_worker import Job
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
@@ -61,8 +61,7 @@ def matrix(kafka_bootstrap: str, fresh_prefix: str, ledger_url: str, tmp_path: P
 def test_an_agent_killed_at_any_point_makes_each_effect_once_or_asks_a_person(matrix: tuple[Log, Job]) -> None:
     log, job = matrix
     chosen = cases(SEED, POINTS)
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda case: killed(job, case), chosen))
+    kill_all(job, chosen)
 
     ended = resumed(job, [case.trajectory_id for case in chosen])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crash_matrix import cases
+from tests.support.crash_matrix import CLASSES, cases
 from tests.support.ledger import ledger
 from tests.support.worker_matrix import WorkerMatrix
 from tracklog.infra.log.open import open_log
@@ -26,7 +26,7 @@ async def test_a_worker_stopped_at_a_point_is_overtaken_and_each_effect_is_there
 ) -> None:
     log = open_log(f"kafka://{kafka_bootstrap}")
     with ledger() as (_, url):
-        fired = await WorkerMatrix(log, fresh_prefix, tmp_path, url, cases(1, POINTS), stop).run()
+        fired = await WorkerMatrix(log, fresh_prefix, tmp_path, url, cases(1, POINTS, CLASSES[1:]), stop).run()
     log.close()
 
     assert fired.wrong == []

@@ -13,7 +13,6 @@ import signal
 import subprocess
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,21 +20,20 @@ from typing import Any
 from tests.support.airline import Call, Recording, canonical
 from tests.support.airline_agents import spec_of
 from tests.support.airline_service import all_effects, make_by_hand
+from tests.support.following import Following
 from tests.support.worker_process import Fleet
 from tests.support.writing import make_topics
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.open import open_log
-from tracklog.infra.log.port import Reader, Record
 from tracklog.producers.answers import Answers
 from tracklog.producers.client import Client
 from tracklog.schemas import events as ev
-from tracklog.schemas.codec import Event, decode_event
-from tracklog.schemas.fold import fold
-from tracklog.schemas.head import Verdict
+from tracklog.schemas.codec import Event
 from tracklog.schemas.state import State
 
 QUIET_S_MAX = 120.0
 """Without an accepted event for so long, something hangs."""
+POLL_S = 0.1
 PERSON = "operator"
 
 
@@ -93,12 +91,13 @@ class Drive:
                 self._start_worker()
             for _ in range(self._plan.in_flight):
                 await self._submit()
-            with closing(self._fleet.log.reader(topic, dict.fromkeys(range(self._plan.partitions), 0))) as reader:
+            with Following(self._fleet.log, topic) as following:
+                self.driven.events, self._states = following.events, following.states
                 while self._open:
-                    records = await asyncio.to_thread(_polled, reader)
-                    for record in records:
-                        await self._see(record)
-                    heard_s = self._clock.monotonic_s() if records else heard_s
+                    accepted = await asyncio.to_thread(following.poll, POLL_S)
+                    for event in accepted:
+                        await self._see(event)
+                    heard_s = self._clock.monotonic_s() if accepted else heard_s
                     self._check(heard_s)
             self.driven.seconds = self._clock.monotonic_s() - started_s
             self.driven.effects = all_effects(self._service_url)
@@ -129,16 +128,9 @@ class Drive:
                 f"no event for {QUIET_S_MAX:g} s; unfinished:\n{where}\n{self._said.read_text()[-4000:]}"
             )
 
-    async def _see(self, record: Record) -> None:
-        event = decode_event(record.key, record.value, record.headers)
-        trajectory_id = event.envelope.trajectory_id
-        state, judgement = fold(self._states.get(trajectory_id, State(trajectory_id)), event)
-        self._states[trajectory_id] = state
-        if judgement.verdict is not Verdict.ACCEPTED:
-            return
-        self.driven.events[trajectory_id].append(event)
+    async def _see(self, event: Event) -> None:
         self.driven.accepted += 1
-        await self._answer(trajectory_id, event)
+        await self._answer(event.envelope.trajectory_id, event)
         every = self._plan.kill_every
         if every is not None and self.driven.accepted % every == 0:
             self._kill()
@@ -177,10 +169,6 @@ class Drive:
         self.driven.kills += 1
         if replaced:
             self._start_worker()
-
-
-def _polled(reader: Reader) -> list[Record]:
-    return reader.poll(200, 0.1)
 
 
 async def drive(plan: Plan, bootstrap: str, prefix: str, folder: Path, service_url: str) -> Driven:

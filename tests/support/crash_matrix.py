@@ -17,22 +17,31 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.support.importing import accepted_events
 from tests.support.ledger import all_effects
 from tests.support.matrix_worker import TURNS, Job, calls_of, effect_of
 from tests.support.points import POINTS
 from tests.support.writing import read_accepted
+from tests.support.zygote import Zygote, zygote
 from tracklog.infra.log.port import Log
+from tracklog.schemas.codec import Event
 from tracklog.schemas.events import Escalated, ModelReplied, OwnershipClaimed, TaskEnded, ToolResult
 from tracklog.schemas.values import ResultStatus
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSES = ("readonly", "idempotent", "probe", "opaque")
+WORKER = "tests.support.matrix_worker"
+AT_ONCE = 2
 TIMEOUT_S = 90
 PAUSE_S_MAX = 0.004
 """How long after a point the kill comes at most: about what a report and a read-back take."""
@@ -68,16 +77,38 @@ def cases(seed: int, points: Sequence[str] = POINTS, classes: Sequence[str] = CL
 def start(job: Job) -> subprocess.Popen[str]:
     roles = ("schemas", "infra", "producers")
     path = os.pathsep.join([*(str(ROOT / role) for role in roles), str(ROOT)])
-    command = [sys.executable, "-m", "tests.support.matrix_worker", job.argument()]
+    command = [sys.executable, "-m", WORKER, job.argument()]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=pipe, stderr=pipe, text=True)
 
 
-def killed(job: Job, case: Case) -> None:
-    """Runs the case's agent until it kills itself."""
-    with started(replace(job, trajectories=(case.trajectory_id,), **_at(case))) as process:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode == -signal.SIGKILL, f"{case} was not killed: {out}{err}"
+def kill_all(job: Job, cases: Sequence[Case]) -> None:
+    """Runs the agent of each case until it kills itself, AT_ONCE at a time, in forks of processes that have imported
+    everything."""
+    idle: SimpleQueue[Zygote] = SimpleQueue()
+
+    def kill(case: Case) -> None:
+        made = idle.get()
+        try:
+            _kill(made, replace(job, trajectories=(case.trajectory_id,), **_at(case)), case)
+        finally:
+            idle.put(made)
+
+    with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+        for _ in range(AT_ONCE):
+            idle.put(stack.enter_context(zygote((WORKER,))))
+        list(pool.map(kill, cases))
+
+
+def _kill(made: Zygote, job: Job, case: Case) -> None:
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "ended"
+        pid = made.start(WORKER, job.argument(), {}, out)
+        late = threading.Timer(TIMEOUT_S, lambda: os.kill(pid, signal.SIGTERM))
+        late.start()
+        status = made.wait()
+        late.cancel()
+        assert status == -signal.SIGKILL, f"{case} was not killed: {status} {out.read_text() if out.exists() else ''}"
 
 
 def resumed(job: Job, trajectory_ids: Iterable[str]) -> dict[str, str]:
@@ -115,14 +146,14 @@ def _at(case: Case) -> dict[str, Any]:
     return {"point": case.point, "occurrence": case.occurrence, "pause_s": case.pause_s}
 
 
-def judge(log: Log, prefix: str, case: Case, ended: str, made: dict[str, int], *, woken: bool = False) -> list[str]:
+def judge(events: Sequence[Event], case: Case, ended: str, made: dict[str, int], *, woken: bool = False) -> list[str]:
     """What is wrong with a case that came to its end; [] for nothing.
 
     `woken`: its process was frozen for longer than the grace and woken afterwards. Frozen between its last look at
     the deadline and the send it then sends, which nobody but the tool can refuse (DESIGN §8): the effect of a probed
     call may then be there although its result says expired. It is still never there twice.
     """
-    bodies = [event.body for event in read_accepted(log, case.trajectory_id, prefix=prefix)]
+    bodies = [event.body for event in events]
     results = {body.call_id: body for body in bodies if isinstance(body, ToolResult)}
     escalated = {body.call_id for body in bodies if isinstance(body, Escalated)}
     wrong = []
@@ -152,8 +183,10 @@ def _right(effect: str, effects: int, result: ToolResult | None, escalated: bool
 
 
 def judge_all(log: Log, job: Job, done: Sequence[Case], ended: dict[str, str]) -> list[str]:
-    made = all_effects(job.ledger_url)
-    return [wrong for case in done for wrong in judge(log, job.prefix, case, ended[case.trajectory_id], made)]
+    made, events = all_effects(job.ledger_url), accepted_events(log, job.prefix)
+    return [
+        wrong for case in done for wrong in judge(events[case.trajectory_id], case, ended[case.trajectory_id], made)
+    ]
 
 
 def overtaken(log: Log, job: Job, case: Case) -> list[str]:
@@ -166,7 +199,7 @@ def overtaken(log: Log, job: Job, case: Case) -> list[str]:
         before = read_accepted(log, case.trajectory_id, prefix=job.prefix)
     after = read_accepted(log, case.trajectory_id, prefix=job.prefix)
     made = all_effects(job.ledger_url)
-    wrong = judge(log, job.prefix, case, ended[case.trajectory_id], made, woken=True)
+    wrong = judge(after, case, ended[case.trajectory_id], made, woken=True)
     claims = [event for event in before if isinstance(event.body, OwnershipClaimed)]
     stale = len(claims) > 1 and before != after
     return [*wrong, f"{case.trajectory_id}: stale events were accepted"] if stale else wrong

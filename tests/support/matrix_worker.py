@@ -28,8 +28,9 @@ from tracklog.schemas.errors import TracklogError
 from tracklog.schemas.topics import Topics
 
 TURNS = 2
-TIMING = Timing(start_within_s=1.5, grace_s=1.6, settle_wait_s=10.0)
-TOOL_TIMEOUT_S = 1.5
+TIMING = Timing(start_within_s=5.0, grace_s=3.0, settle_wait_s=20.0)
+"""So long that a busy machine is not taken for a call that came too late."""
+TOOL_TIMEOUT_S = 2.5
 FAILURES_A_DAY = 1e9
 """So that a checkpoint is due after every turn."""
 
@@ -94,7 +95,9 @@ def model_of(trajectory_id: str) -> ScriptedModel:
     return ScriptedModel(*asked, says("done"))
 
 
-async def main(job: Job) -> dict[str, str]:
+async def main(argument: str) -> str:
+    """What became of each trajectory of the job, as JSON."""
+    job = job_from(argument)
     armed = Armed(job.point, job.occurrence, job.pause_s, job.signal) if job.point is not None else None
     points = Points({} if armed is None else dict.fromkeys(job.trajectories, armed))
     blobs, offered = open_blobs(job.blobs), tools(job.ledger_url, points)
@@ -114,7 +117,7 @@ async def main(job: Job) -> dict[str, str]:
 
         await producer.prefetch(job.trajectories)
         ended = await asyncio.gather(*(run(one) for one in job.trajectories))
-    return dict(zip(job.trajectories, ended, strict=True))
+    return json.dumps(dict(zip(job.trajectories, ended, strict=True)))
 
 
 def job_from(argument: str) -> Job:
@@ -123,4 +126,4 @@ def job_from(argument: str) -> Job:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(main(job_from(sys.argv[1])))) + "\n")
+    sys.stdout.write(asyncio.run(main(sys.argv[1])) + "\n")

@@ -32,7 +32,6 @@ POINTS = (
     "snapshot.store",
     "snapshot.stored",
 )
-BESIDE_CHECKPOINTS = tuple(point for point in POINTS if not point.startswith(("CheckpointTaken", "snapshot")))
 
 
 @dataclass(frozen=True)

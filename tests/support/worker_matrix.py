@@ -12,28 +12,28 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from tests.support.crash_matrix import ROOT, Case, judge
+from tests.support.following import Following
 from tests.support.ledger import all_effects
 from tests.support.matrix_member import Membership
 from tests.support.points import Armed
-from tests.support.writing import make_topics, read_accepted
+from tests.support.writing import make_topics
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.producers.client import Client
 from tracklog.schemas.codec import Event
-from tracklog.schemas.errors import NotDone
-from tracklog.schemas.events import OwnershipClaimed
+from tracklog.schemas.events import OwnershipReleased
 from tracklog.schemas.topics import Topics
 
 WORKERS = 3
 PARTITIONS = 12
 QUIET_S_MAX = 120.0
 LOOK_S = 0.1
+SETTLED_S = 1.0
 AWAKE_S = 3.0
 """What a woken worker has to do what it still means to do."""
 
@@ -46,6 +46,15 @@ class Fired:
     stops: int = 0
     never: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Frozen:
+    """A worker that stopped at the point of one of these cases. `woken_s`: when it was let go on."""
+
+    process: subprocess.Popen[str]
+    cases: set[str]
+    woken_s: float | None = None
 
 
 class WorkerMatrix:
@@ -61,8 +70,11 @@ class WorkerMatrix:
         armed = {case.trajectory_id: Armed(case.point, case.occurrence, case.pause_s, stop) for case in cases}
         self._job = Membership(log.url, prefix, str(folder / "blobs"), ledger_url, str(self._passed), armed)
         self._running: list[subprocess.Popen[str]] = []
-        self._frozen: list[subprocess.Popen[str]] = []
+        self._frozen: list[Frozen] = []
         self._fired = Fired()
+        self._known: set[str] = set()
+        self._before: dict[str, list[Event]] = {}
+        self._clock = SystemClock()
 
     async def run(self) -> Fired:
         self._passed.mkdir()
@@ -72,76 +84,97 @@ class WorkerMatrix:
             self._running = [self._start() for _ in range(WORKERS)]
             for trajectory_id in self._cases:
                 await client.submit(trajectory_id, "work", id=trajectory_id)
-            await self._until_over(client)
-            before = {one: self._events(one) for one in self._cases}
-            await self._wake()
-            self._judge(before)
+            with Following(self._log, Topics(self._prefix).events) as following:
+                await self._until_over(following)
+                while await asyncio.to_thread(following.poll, SETTLED_S):
+                    pass
+            self._judge(following)
         finally:
-            for process in [*self._running, *self._frozen]:
+            for process in [*self._running, *(one.process for one in self._frozen)]:
                 process.kill()
                 process.wait()
             self._said.close()
         return self._fired
 
-    async def _until_over(self, client: Client) -> None:
-        clock = SystemClock()
-        moved_s = clock.monotonic_s()
-        while len(self._fired.ended) < len(self._cases):
-            if self._replace_stopped() + await self._look(client):
-                moved_s = clock.monotonic_s()
-            if clock.monotonic_s() - moved_s > QUIET_S_MAX:
+    async def _until_over(self, following: Following) -> None:
+        """Until all cases have ended, and all that were frozen have woken."""
+        moved_s = self._clock.monotonic_s()
+        while len(self._fired.ended) < len(self._cases) or self._frozen:
+            accepted = await asyncio.to_thread(following.poll, LOOK_S)
+            for event in accepted:
+                self._note_end(event, following)
+            self._replace_stopped()
+            self._wake(following)
+            moved_s = self._clock.monotonic_s() if accepted else moved_s
+            if self._clock.monotonic_s() - moved_s > QUIET_S_MAX:
                 left = sorted(set(self._cases) - set(self._fired.ended))
                 raise TimeoutError(f"nothing moves; unfinished: {left}\n{self._tail()}")
-            await asyncio.sleep(LOOK_S)
 
-    def _replace_stopped(self) -> int:
-        """How many workers had stopped at a point. Raises RuntimeError for one that ended by itself."""
-        found = 0
-        for process in list(self._running):
-            pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
-            if pid == 0:
-                continue
+    def _note_end(self, event: Event, following: Following) -> None:
+        """Whether the case has come to its end: its run is over, or waits for a person."""
+        trajectory_id = event.envelope.trajectory_id
+        if following.states[trajectory_id].ended:
+            self._fired.ended[trajectory_id] = "done"
+        elif event.envelope.ext.get("parked") == "person":
+            self._fired.ended[trajectory_id] = "PersonNeeded"
+
+    def _replace_stopped(self) -> None:
+        """Raises RuntimeError for a worker that ended by itself."""
+        stopped = [process for process in self._running if self._has_stopped(process)]
+        for process in stopped:
             self._running.remove(process)
-            if os.WIFSTOPPED(status):
-                self._frozen.append(process)
-            elif not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
-                raise RuntimeError(f"a worker ended by itself ({status}):\n{self._tail()}")
             self._running.append(self._start())
-            found += 1
-        self._fired.stops += found
-        return found
+        self._note_frozen([process for process in stopped if process.returncode is None])
 
-    async def _look(self, client: Client) -> int:
-        """How many cases have come to their end since the last look: the run has ended, or waits for a person."""
-        found = 0
-        for trajectory_id in set(self._cases) - set(self._fired.ended):
-            with suppress(NotDone):
-                await client.result(trajectory_id)
-                self._fired.ended[trajectory_id] = "done"
-            events = [] if trajectory_id in self._fired.ended else self._events(trajectory_id)
-            if events and events[-1].envelope.ext.get("parked") == "person":
-                self._fired.ended[trajectory_id] = "PersonNeeded"
-            found += trajectory_id in self._fired.ended
-        return found
+    def _has_stopped(self, process: subprocess.Popen[str]) -> bool:
+        pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
+        if pid == 0:
+            return False
+        self._fired.stops += 1
+        if not os.WIFSTOPPED(status):
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode != -signal.SIGKILL:
+                raise RuntimeError(f"a worker ended by itself ({process.returncode}):\n{self._tail()}")
+        return True
 
-    async def _wake(self) -> None:
-        for process in self._frozen:
-            process.send_signal(signal.SIGCONT)
-        await asyncio.sleep(AWAKE_S if self._frozen else 0.0)
+    def _note_frozen(self, processes: list[subprocess.Popen[str]]) -> None:
+        """Which case one of them stopped for is not told: it waits for all that it may be."""
+        fresh = self._reached() - self._known
+        self._known |= fresh
+        cases = fresh | (self._known - set(self._fired.ended))
+        self._frozen += [Frozen(process, cases) for process in processes]
 
-    def _judge(self, before: dict[str, list[Event]]) -> None:
+    def _reached(self) -> set[str]:
+        """The cases that have come to their point."""
+        sizes = {one.name: one.stat().st_size for one in self._passed.iterdir()}
+        return {one for one, size in sizes.items() if size >= self._cases[one].occurrence}
+
+    def _wake(self, following: Following) -> None:
+        """Wakes those whose cases others have finished, and ends those that were awake for long enough."""
+        for frozen in list(self._frozen):
+            if frozen.woken_s is None and frozen.cases <= set(self._fired.ended):
+                self._before.update({one: list(following.events[one]) for one in frozen.cases})
+                frozen.process.send_signal(signal.SIGCONT)
+                frozen.woken_s = self._clock.monotonic_s()
+            elif frozen.woken_s is not None and self._clock.monotonic_s() - frozen.woken_s > AWAKE_S:
+                self._frozen.remove(frozen)
+                if self._has_stopped(frozen.process):  # it has come to the point of another case
+                    self._note_frozen([frozen.process])
+                else:
+                    frozen.process.kill()
+                    frozen.process.wait()
+
+    def _judge(self, following: Following) -> None:
         made = all_effects(self._job.ledger_url)
+        woken = self._stop == signal.SIGSTOP
+        self._fired.never = sorted(set(self._cases) - self._reached())
         for trajectory_id, case in self._cases.items():
-            passes = self._passed / trajectory_id
-            if not passes.exists() or passes.stat().st_size < case.occurrence:
-                self._fired.never.append(f"{trajectory_id} ({case.point}, {case.occurrence})")
-            ended, woken = self._fired.ended[trajectory_id], self._stop == signal.SIGSTOP
-            self._fired.wrong += judge(self._log, self._prefix, case, ended, made, woken=woken)
-            if woken and _overtaken(before[trajectory_id]) and before[trajectory_id] != self._events(trajectory_id):
+            events, ended = following.events[trajectory_id], self._fired.ended[trajectory_id]
+            self._fired.wrong += judge(events, case, ended, made, woken=woken)
+            before = self._before.get(trajectory_id, events)
+            # whoever has ended it may still let go of it; the log takes nothing else of an ended one
+            if any(not isinstance(event.body, OwnershipReleased) for event in events[len(before) :]):
                 self._fired.wrong.append(f"{trajectory_id}: events were accepted of a worker that woke")
-
-    def _events(self, trajectory_id: str) -> list[Event]:
-        return read_accepted(self._log, trajectory_id, prefix=self._prefix)
 
     def _start(self) -> subprocess.Popen[str]:
         path = os.pathsep.join([*(str(ROOT / role) for role in ("schemas", "infra", "producers")), str(ROOT)])
@@ -152,8 +185,3 @@ class WorkerMatrix:
     def _tail(self) -> str:
         self._said.seek(0)
         return self._said.read()[-4000:]
-
-
-def _overtaken(events: list[Event]) -> bool:
-    """One that had ended its task before it was frozen is overtaken by nobody, and may still let go of it."""
-    return len([event for event in events if isinstance(event.body, OwnershipClaimed)]) > 1

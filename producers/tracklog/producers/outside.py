@@ -93,22 +93,24 @@ def raised_at(error: BaseException) -> str:
 
 
 def _profile(frame: FrameType, event: str, called: Any) -> None:
-    """Called at each call and return of the thread: what is most often the case is looked at first."""
+    """Called at each call and return of the thread: what is most often the case is looked at first, and in place."""
     if event == "c_call":
-        if not _is_agent_code(frame):
-            return
-        what, caller = _of_builtin(called), frame
+        if _own_code.get(frame.f_code.co_filename) is not False:
+            _look(frame, frame, called)
     elif event == "call":
         back = frame.f_back
-        if back is None or not _is_agent_code(back):
-            return
-        what, caller = _of_function(frame), back
-    else:
+        if back is not None and _own_code.get(back.f_code.co_filename) is not False:
+            _look(back, frame, None)
+
+
+def _look(caller: FrameType, frame: FrameType, called: Any) -> None:
+    """At a call that agent code may have made; `called` is a function written in C, None for the one of the frame."""
+    if not _is_agent_code(caller):
         return
-    if what:
-        tell = _tell.get()
-        if tell is not None:
-            tell(f"{what} outside the session, at {_place(caller)}")
+    what = _of_function(frame) if called is None else _of_builtin(called)
+    tell = _tell.get() if what else None
+    if tell is not None:
+        tell(f"{what} outside the session, at {_place(caller)}")
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:

@@ -12,7 +12,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.bodies import whole_text
-from tracklog.producers.cursor import imported
+from tracklog.producers.cursor import came, imported
 from tracklog.producers.history import started_of
 from tracklog.producers.model_recorded import RecordedModel
 from tracklog.producers.policy import ALLOW, Decision, Situation
@@ -93,16 +93,18 @@ def _last_word(events: Sequence[Event], blobs: BlobStore) -> str | None:
 
     Where a recording stops is not its agent's doing, so there nothing ends it.
     """
-    answers = talks = False
-    last: Body | None = None
+    answers = talks = ended = False
+    heard: list[Body] = []
+    asked = 0
     for event in events:
         if isinstance(event.body, ev.ModelReplied):
             answers = not event.body.tool_calls
+            asked += answers
         elif isinstance(event.body, ev.MessageReceived | ev.ContextBuilt):
             talks = talks or answers
-        if isinstance(event.body, ev.MessageReceived):
-            last = event.body.message
-    if not talks:
+        if isinstance(event.body, ev.MessageReceived) and came(event):
+            heard.append(event.body.message)
+        ended = ended or (isinstance(event.body, ev.TaskEnded) and not imported(event))
+    if not talks and not heard:
         return None
-    ended = isinstance(events[-1].body, ev.TaskEnded) and not imported(events[-1])
-    return whole_text(last, blobs) if last is not None and ended else NEVER
+    return whole_text(heard[asked - 1], blobs) if ended and 0 < asked <= len(heard) else NEVER
