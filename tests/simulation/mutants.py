@@ -11,17 +11,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from tests.simulation import run as running
-from tracklog.consumers.dispatch import attempt, ledger, partitions, plan
+from tracklog.consumers.dispatch import attempt, partitions
 from tracklog.consumers.dispatch.attempt import Attempting, Report
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.dispatch.follow import Followed, Intended, follow
 from tracklog.consumers.dispatch.plan import Do, Known, Step, next_step
-from tracklog.consumers.dispatch.slots import Row, entered
+from tracklog.consumers.dispatch.slots import Row
 from tracklog.producers.dispatched import Dispatched
 from tracklog.producers.lanes import Lanes
 from tracklog.producers.post import Poster
-from tracklog.producers.tool_run import run_tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import AppendUnknown
@@ -50,30 +48,12 @@ def _waits(row: Row, step: Step) -> bool:
     return step.do is Do.WAIT and row.last is not None and row.last.tries
 
 
-def _deadline_of_the_call(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    if row.last is None or known.won != len(row.slots) or intent.effect is Effect.IDEMPOTENT:
-        return None
-    late = known.latest_us >= (intent.not_after or 0)
-    return None if late or known.cancelled else Step(Do.RUN, len(row.slots), intent.not_after or 0)
-
-
 def _absent_is_enough(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
     return Step(Do.REPORT_EXPIRED, len(row.slots)) if step.do is Do.EXPIRE and known.absent else None
 
 
 def _asks_at_once(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
     return Step(Do.ASK, len(row.slots)) if _waits(row, step) and intent.effect is Effect.OPAQUE else None
-
-
-def _probes_at_once(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    return Step(Do.PROBE, len(row.slots)) if _waits(row, step) and intent.effect is Effect.PROBE else None
-
-
-def _forgets_the_key(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    """Settles an idempotent call when its attempt is over, though it may have been sent again since."""
-    if not _waits(row, step) or intent.effect is not Effect.IDEMPOTENT:
-        return None
-    return Step(Do.PROBE if known.has_probe and not known.absent else Do.ASK, len(row.slots))
 
 
 def _cancels_without_a_slot(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
@@ -83,12 +63,6 @@ def _cancels_without_a_slot(intent: ev.ToolIntent, row: Row, known: Known, step:
 def _late_winner_reports(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
     over = step.do is Do.EXPIRE and known.won == len(row.slots)
     return Step(Do.REPORT_EXPIRED, len(row.slots)) if over and row.slots else None
-
-
-def _idempotent_expires(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    late = row.last is not None and row.last.tries and known.latest_us >= (row.last.not_after or 0)
-    expires = late and intent.effect is Effect.IDEMPOTENT and not row.done
-    return Step(Do.EXPIRE, len(row.slots) + 1) if expires else None
 
 
 def _sends_again(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
@@ -116,19 +90,6 @@ async def _bid_by_ack(self: Any, step: Step) -> Row:
     row: Row = await self._desk.enter(self._call, step.slot, Attempt(dispatcher=self._desk.name, not_after=not_after))
     self._won = step.slot
     return row
-
-
-@contextmanager
-def _loser_goes() -> Iterator[None]:
-    bid = Attempting._bid
-
-    async def leaving(self: Any, step: Step) -> Row:
-        row = await bid(self, step)
-        self._call.open = self._won is not None
-        return row
-
-    with patch.object(Attempting, "_bid", leaving):
-        yield
 
 
 @contextmanager
@@ -168,23 +129,8 @@ async def _open_as_known(self: Any, call: Any) -> bool:
     return bool(call.open and not call.cancelled)
 
 
-@contextmanager
-def _behind_done() -> Iterator[None]:
-    def entering(row: Row, record: Any, timestamp_ms: int) -> Row:
-        return row if isinstance(record.body, Done) else entered(row, record, timestamp_ms)
-
-    with patch.object(ledger, "entered", entering), patch.object(partitions, "entered", entering):
-        yield
-
-
 def _one_lane(self: Any, name: str) -> Any:
     return {EXT_LANE: "0"}
-
-
-async def _send_unlooked(self: Any, step: Step) -> Any:
-    arguments = await self._desk.arguments(self._call)
-    context = self._context(step)
-    return await run_tool(self._tool, context, arguments, clock=self._clock, output_bytes_max=1000)
 
 
 @contextmanager
@@ -197,34 +143,6 @@ def _key_of_the_attempt() -> Iterator[None]:
         return made
 
     with patch.object(Attempting, "_context", keyed):
-        yield
-
-
-@contextmanager
-def _key_lives() -> Iterator[None]:
-    ends = plan._key_ends_us
-
-    def later(intent: ev.ToolIntent, row: Row) -> int | None:
-        end = ends(intent, row)
-        return None if end is None else end + FOR_EVER_US
-
-    with patch.object(plan, "_key_ends_us", later):
-        yield
-
-
-@contextmanager
-def _key_to_its_end() -> Iterator[None]:
-    ends = plan._key_ends_us
-
-    def until(intent: ev.ToolIntent, row: Row, known: Known) -> Step:
-        def later(intent: ev.ToolIntent, row: Row) -> int | None:
-            end = ends(intent, row)
-            return None if end is None else end + known.grace_us
-
-        with patch.object(plan, "_key_ends_us", later):
-            return next_step(intent, row, known)
-
-    with patch.object(attempt, "next_step", until):
         yield
 
 
@@ -278,31 +196,21 @@ MUTANTS: Final[dict[str, tuple[Mutant, int]]] = {
         lambda: patch.object(Dispatcher, "holds", lambda self, row, slot: True),
         79,
     ),
-    "the deadline of the call for that of its attempt [X10]": (_plan(_deadline_of_the_call), -1),
-    "the deadline is not looked at last [rule 5]": (lambda: patch.object(Attempting, "_send", _send_unlooked), -1),
     "expired because a probe said so, without a slot [X05]": (_plan(_absent_is_enough), 36),
     "a winner that is late reports expired, without a slot [X06]": (_plan(_late_winner_reports), 1),
     "a person is asked at once [X08]": (_plan(_asks_at_once), 28),
-    "probed without waiting [rule 7]": (_plan(_probes_at_once), -1),
-    "no grace": (lambda: patch.object(running, "GRACE_S", 0.001), -1),
-    "the loser of a slot leaves the call [X12]": (_loser_goes, -1),
     "a call that was tried is forgotten by the next [X12]": (_tried_is_forgotten, 101),
     "a cancel without a slot [X13]": (_plan(_cancels_without_a_slot), 10),
     "the owner itself ends a cancelled call [X13]": (_owner_cancels, 17),
     "a cancel is not looked for before the send [K03]": (
         lambda: patch.object(Dispatcher, "is_open", _open_as_known),
-        -1,
+        308,
     ),
     "Done before the outcome [rule 5]": (lambda: patch.object(Attempting, "_end", _done_first), 0),
     "an outcome that is unknown counts as sent [rule 2]": (_unknown_is_there, 80),
-    "slots are taken behind a Done [rule 4]": (_behind_done, -1),
     "sent again in one's own slot [X12]": (_plan(_sends_again), 1),
     "a slot that was used counts as not used [X12]": (_won_for_ever, 20),
     "a key for each attempt [rule 7]": (_key_of_the_attempt, 1),
-    "sent again after the key's life [X17]": (_key_lives, -1),
-    "sent up to the key's end, without the grace [X18]": (_key_to_its_end, -1),
-    "settled before the key's end and the grace [X20]": (_plan(_forgets_the_key), -1),
-    "an idempotent call expires [X07]": (_plan(_idempotent_expires), -1),
     "intents that were not accepted [intent before effect]": (
         lambda: patch.object(partitions, "follow", _follow_all),
         3,
