@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -32,9 +33,5 @@ def tokens(
     if run.as_json:
         run.out.json({"token": token, "entry": entry})
         return
-    lines = [f"[{person}-{entry['hash'][7:13]}]"]
-    lines += [f"{key} = {value!r}".replace("'", '"') for key, value in entry.items() if isinstance(value, str)]
-    for key in ("roles", "tenants"):
-        names = ", ".join(f'"{one}"' for one in entry[key])
-        lines.append(f"{key} = [{names}]")
+    lines = [f"[{json.dumps(entry['hash'][7:19])}]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
     run.out.text(f"token, for {person} alone: {token}\n\nfor the tokens file:\n" + "\n".join(lines))
