@@ -234,6 +234,27 @@ def test_a_request_that_is_too_large_or_makes_no_sense_is_told_so(api: Api) -> N
     assert api.ask("PUT", "/trajectories/new-1/task", {"agent": "a", "task": "t"})[0] == 202
 
 
+def test_a_tokens_file_that_cannot_be_read_leaves_all_as_it_was_and_is_shown(api: Api, tmp_path: Path) -> None:
+    # given a file that was broken, once it is looked at again
+    (tmp_path / "tokens.toml").write_text("broken = [")
+    tokens = api.services.tokens
+    assert tokens is not None
+    tokens.look()
+    # then those who were known are, and whoever watches the server sees it
+    assert api.ask("GET", "/trajectories/none", who="viewer")[0] == 404
+    status, said = api.ask("GET", "/readyz")
+    assert status == 503
+    assert "tokens.toml" in said["error"]
+
+
+async def test_every_change_is_a_line_of_the_audit_log(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    await api.held()
+    with caplog.at_level("INFO", "tracklog.audit"):
+        api.ask("POST", f"/trajectories/{TRAJECTORY}/cancel", {"reason": "enough"}, "operator")
+    (line,) = [json.loads(one.getMessage()) for one in caplog.records if one.name == "tracklog.audit"]
+    assert (line["who"], line["what"], line["trajectory"]) == ("operator", "cancel", TRAJECTORY)
+
+
 def test_above_the_rate_the_answer_says_when_to_come_again(api: Api) -> None:
     api.services.rate = RateLimit(1.0, api.services.clock)
     statuses = [api.ask("GET", "/trajectories")[0] for _ in range(3)]

@@ -34,6 +34,7 @@ from tracklog.schemas import inbox
 from tracklog.schemas.codec import Framing, decode_event, single_object
 from tracklog.schemas.errors import ForeignRecord, InputError, NotDone, TaskFailed
 from tracklog.schemas.fold import fold
+from tracklog.schemas.given import checked
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import State
@@ -106,15 +107,15 @@ class Client:
         is taken is refused.
         """
         trajectory_id = check_trajectory_id(id if id is not None else self._entropy.nonce().hex())
-        body = inbox.Submit(
-            task=ev.TaskStarted(
+        with checked("the task"):
+            started = ev.TaskStarted(
                 driver=Driver.WORKER,
                 task=self._body(task),
                 agent=agent,
                 labels=dict(sorted((labels or {}).items())),
                 budgets=budgets,
             )
-        )
+        body = inbox.Submit(task=started)
         what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
         await self._post(trajectory_id, body, f"submit:{what}", tenant)
         return trajectory_id

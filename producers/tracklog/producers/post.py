@@ -15,6 +15,7 @@ from tracklog.producers.producer import TENANT_DEFAULT
 from tracklog.schemas.codec import Encoded, Framing, encode_record, single_object
 from tracklog.schemas.envelope import InboxEnvelope
 from tracklog.schemas.errors import AppendError, AppendRefused, AppendUnknown, LogQueueFull
+from tracklog.schemas.given import checked
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import InboxId, Ref, check_trajectory_id
@@ -50,19 +51,21 @@ class Poster:
 
         `causes` are events that it follows from, `lamport` the largest Lamport time among them.
 
-        Raises InvalidTrajectoryId, RecordTooLarge, TopicMissing, AppendRefused; and AppendUnknown when the log has
-        not said within POST_S_MAX whether it has it: send it again.
+        Raises InvalidTrajectoryId, InvalidEvent, RecordTooLarge, TopicMissing, AppendRefused; and AppendUnknown when
+        the log has not said within POST_S_MAX whether it has it: send it again.
         """
-        envelope = InboxEnvelope(
-            trajectory_id=check_trajectory_id(trajectory_id),
-            tenant=tenant,
-            source=inbox_id.source,
-            source_seq=inbox_id.seq,
-            causes=causes,
-            lamport=lamport,
-            recorded_at=self._clock.now_us(),
-            ext=ext if ext is not None else {},
-        )
+        key = check_trajectory_id(trajectory_id)
+        with checked(f"the {type(body).__name__} for {trajectory_id!r}"):
+            envelope = InboxEnvelope(
+                trajectory_id=key,
+                tenant=tenant,
+                source=inbox_id.source,
+                source_seq=inbox_id.seq,
+                causes=causes,
+                lamport=lamport,
+                recorded_at=self._clock.now_us(),
+                ext=ext if ext is not None else {},
+            )
         encoded = encode_record(envelope, body, self._framing)
         deadline_s = self._clock.monotonic_s() + POST_S_MAX
         while True:

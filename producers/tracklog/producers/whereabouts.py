@@ -85,7 +85,7 @@ def check_open(one: Whereabouts) -> None:
     if state.ended:
         raise TrajectoryEnded(
             f"trajectory {state.trajectory_id!r} has ended: {state.status.value}",
-            hint="give new work a trajectory of its own, or go on from a turn of it: tracklog retry --turn",
+            hint="give new work a trajectory of its own, or go on from a turn of it: tracklog fork",
         )
 
 

@@ -105,7 +105,9 @@ def _add_health(app: FastAPI) -> None:
 
     @app.get("/readyz", tags=["health"])
     def readyz(has: Has) -> dict[str, str]:
-        """Log and Redis answer. 503 when one does not."""
+        """Log and Redis answer, and the tokens file can be read. 503 when one does not."""
+        if has.tokens is not None and has.tokens.problem:
+            raise HTTPException(503, f"tokens are as they were before: {has.tokens.problem}")
         has.log.ping(2.0)
         has.reader.live()
         return {"status": "ready"}
@@ -159,7 +161,7 @@ def _add_looking(app: FastAPI) -> None:
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else -1
         if has.streams >= has.streams_max:
             raise HTTPException(503, f"{has.streams_max} streams are open", {"Retry-After": "5"})
-        return _Counted(has, has.log, has.topics.events, trajectory_id, min(after, 2**53))
+        return _Counted(has, has.log, has.topics.events, trajectory_id, min(after, 2**53), lambda: has.stopping)
 
 
 def _add_waiting(app: FastAPI) -> None:

@@ -8,7 +8,7 @@ data: {...}           as `tracklog replay events --format jsonl` writes it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Final
 
@@ -75,13 +75,16 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, log: Log, topic: str, trajectory_id: str, after: int) -> None:
+    def __init__(
+        self, log: Log, topic: str, trajectory_id: str, after: int, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._log = log
         self._topic = topic
         self._key = trajectory_id.encode()
         self._after = after
+        self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -101,7 +104,7 @@ class EventStream(Response):
         reader = await asyncio.to_thread(self._log.reader, self._topic, {partition: first})
         accepted, quiet_s = _Accepted(self._key), 0.0
         with closing(reader):
-            while not gone.done():
+            while not gone.done() and not self._stopping():
                 records = await asyncio.to_thread(_poll, reader)
                 text = b"".join(self._frames(accepted, records))
                 quiet_s = 0.0 if text else quiet_s + (0.0 if records else POLL_S)

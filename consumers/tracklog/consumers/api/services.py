@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
+import orjson
 from fastapi import HTTPException
 
 from tracklog.consumers.api.limits import RateLimit
@@ -45,6 +46,8 @@ class Services:
     streams_max: int
     framing: Framing = single_object
     streams: int = 0
+    stopping: bool = False
+    """The server goes away: streams end, and their clients connect again elsewhere."""
     reader: Reader = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
@@ -102,4 +105,5 @@ class Services:
 
     def note(self, principal: Principal, what: str, trajectory_id: str, detail: str = "") -> None:
         """Who did what, in a line of the audit log; what was said is in the record of the trajectory too."""
-        audit.info("%s", {"who": principal.name, "what": what, "trajectory": trajectory_id, "detail": detail})
+        said = {"at_us": self.clock.now_us(), "who": principal.name, "what": what, "trajectory": trajectory_id}
+        audit.info("%s", orjson.dumps({**said, "detail": detail}).decode())

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
@@ -30,6 +31,7 @@ from tracklog.schemas.values import Name
 
 __all__ = ["Principal", "Role", "TokenFile", "hash_of", "new_token"]
 
+logger: Final = logging.getLogger("tracklog.audit")
 RELOAD_S: Final = 5.0
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 ALL_TENANTS: Final = "*"
@@ -82,16 +84,19 @@ class TokenFile:
     def principal(self, token: str) -> Principal | None:
         """Whose token this is, None for nobody's."""
         if self._clock.monotonic_s() - self._looked_s >= RELOAD_S:
-            self._look()
+            self.look()
         return self._known.get(hash_of(token))
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Reads the file again when it has changed."""
         self._looked_s = self._clock.monotonic_s()
         try:
             if self._path.stat().st_mtime_ns != self._changed:
                 self._read()
             self.problem = ""
         except (OSError, SettingsError) as error:
+            if not self.problem:
+                logger.warning("tokens are as they were before: %s", error)
             self.problem = str(error)
 
     def _read(self) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
+import socket
+from contextlib import nullcontext
 from pathlib import Path
 
 from tracklog.consumers.cli.command import command, new_app
@@ -62,8 +66,28 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         framing=framing_of(run.settings),
     )
     app = make_app(services, body_bytes_max=settings.body_bytes_max)
-    config = uvicorn.Config(
-        app, host=settings.host, port=settings.port, log_level="warning", timeout_graceful_shutdown=5, access_log=False
-    )
+    listening = _listening(settings.host, settings.port)
+    told = logging.getLogger("tracklog.audit")
+    told.addHandler(logging.StreamHandler())
+    told.setLevel(logging.INFO)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False))
+    setattr(server, "capture_signals", nullcontext)  # noqa: B010 - it would raise the signal again at its end
+    loop = asyncio.get_running_loop()
+
+    def leave() -> None:
+        services.stopping = server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave)
     run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
-    await uvicorn.Server(config).serve()
+    await server.serve(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Raises SettingsError for an address that cannot be listened at."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise SettingsError(
+            f"nothing can listen at {host}:{port}: {error.strerror or error}", hint="set api.host and api.port"
+        ) from error

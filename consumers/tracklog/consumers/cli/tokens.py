@@ -11,6 +11,7 @@ from tracklog.consumers.api.tokens import Role, hash_of, new_token
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.infra.clock import SystemEntropy
+from tracklog.schemas.errors import InputError
 
 app = new_app()
 
@@ -28,6 +29,8 @@ def tokens(
     Examples:
       tracklog tokens ada --role approver --tenant acme
     """
+    if not person or not all(tenant):
+        raise InputError("a person or a tenant without a name", hint="name both")
     token = new_token(SystemEntropy())
     entry = {"person": person, "hash": hash_of(token), "roles": sorted(set(role)), "tenants": sorted(set(tenant))}
     if run.as_json:
