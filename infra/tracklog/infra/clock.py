@@ -12,7 +12,16 @@ import threading
 import time
 from typing import Final, Protocol
 
-__all__ = ["NONCE_BYTES", "Clock", "Entropy", "ManualClock", "SeededEntropy", "SystemClock", "SystemEntropy"]
+__all__ = [
+    "NONCE_BYTES",
+    "Clock",
+    "Entropy",
+    "ManualClock",
+    "SeededEntropy",
+    "SystemClock",
+    "SystemEntropy",
+    "TwoClocks",
+]
 
 NONCE_BYTES: Final = 16
 """Two processes draw the same nonce with a chance of 2**-128: never."""
@@ -33,6 +42,27 @@ class Entropy(Protocol):
 
     def nonce(self) -> bytes:
         """`NONCE_BYTES` bytes that were never given before."""
+
+
+class TwoClocks:
+    """Now by the wall clock and by monotonic time since a start, in microseconds since 1970 UTC.
+
+    The later of the two is for what may only be done before some time: a clock that was set back gives no time back.
+    The earlier is for what may only be done after some time: a clock that was set ahead cuts no wait short.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_us, self._began_s = clock.now_us(), clock.monotonic_s()
+
+    def latest_us(self) -> int:
+        return max(self._clock.now_us(), self._steady_us())
+
+    def earliest_us(self) -> int:
+        return min(self._clock.now_us(), self._steady_us())
+
+    def _steady_us(self) -> int:
+        return self._began_us + round((self._clock.monotonic_s() - self._began_s) * 1_000_000)
 
 
 class SystemClock:

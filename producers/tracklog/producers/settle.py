@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tracklog.infra.clock import Clock
+from tracklog.infra.clock import Clock, TwoClocks
 from tracklog.producers.pen import Pen
-from tracklog.producers.tool_run import Ran, run_probe, run_tool
+from tracklog.producers.tool_run import Ran, run_probe, run_tool, timely
 from tracklog.producers.tools import CallContext, ProbeAnswer, Tool, ToolSet
 from tracklog.schemas import events as ev
-from tracklog.schemas.errors import InvalidTool, PersonNeeded, StillInDoubt, ToolExpired
+from tracklog.schemas.errors import InvalidTool, PersonNeeded, StillInDoubt
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Effect, ResultStatus, Settled
 
@@ -134,30 +134,18 @@ class Settling:
         self._grace_us = round(timing.grace_s * _US)
         self._output_bytes_max = output_bytes_max
         self._workspace = workspace
-        self._opened_us = clock.now_us()
-        self._opened_s = clock.monotonic_s()
-
-    def _us_by_monotonic(self) -> int:
-        return self._opened_us + round((self._clock.monotonic_s() - self._opened_s) * _US)
-
-    def _latest_us(self) -> int:
-        """Now, for what may only be done before some time: a clock that was set back gives no time back."""
-        return max(self._clock.now_us(), self._us_by_monotonic())
-
-    def _earliest_us(self) -> int:
-        """Now, for what may only be done after some time: a clock that was set ahead cuts no wait short."""
-        return min(self._clock.now_us(), self._us_by_monotonic())
+        self._now = TwoClocks(clock)
 
     def not_after(self, tool: Tool) -> int:
         """Until when a call that is intended now may be started."""
         window_s = self._timing.start_within_s
         if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None:
             window_s = min(window_s, tool.key_ttl_s - self._timing.grace_s)
-        return self._latest_us() + round(window_s * _US)
+        return self._now.latest_us() + round(window_s * _US)
 
     def dispatch_not_after(self) -> int:
         """Until when a dispatcher may begin to try a call that is intended now."""
-        return self._latest_us() + round(self._timing.dispatch_within_s * _US)
+        return self._now.latest_us() + round(self._timing.dispatch_within_s * _US)
 
     def check(self, tool: Tool) -> None:
         """Raises InvalidTool for a tool that these bounds cannot settle."""
@@ -217,7 +205,9 @@ class Settling:
         tool, ends_us = self._tool_of(call), call.key_ends_us
         assert ends_us is not None
         for _ in range(REISSUES_MAX):
-            deadline_us = min(ends_us - self._grace_us, self._latest_us() + round(self._timing.start_within_s * _US))
+            deadline_us = min(
+                ends_us - self._grace_us, self._now.latest_us() + round(self._timing.start_within_s * _US)
+            )
             ran = await self._send(tool, call, deadline_us)
             if ran.status is ResultStatus.EXPIRED:
                 call.tried.append("its key may be forgotten: not sent again")
@@ -253,10 +243,10 @@ class Settling:
     async def _wait(self, call: Standing) -> None:
         """Until the effect is there or never will be. Raises StillInDoubt when that is too far away."""
         until_us = due_us(call, self._grace_us)
-        left_us = until_us - self._earliest_us()
+        left_us = until_us - self._now.earliest_us()
         if left_us > self._timing.settle_wait_s * _US:
             await self._leave(call, until_us)
-        while (left_us := until_us - self._earliest_us()) > 0:  # noqa: ASYNC110 - a clock announces nothing
+        while (left_us := until_us - self._now.earliest_us()) > 0:  # noqa: ASYNC110 - a clock announces nothing
             await asyncio.sleep(min(left_us / _US, WAIT_STEP_S))
 
     async def _leave(self, call: Standing, until_us: int) -> None:
@@ -273,15 +263,9 @@ class Settling:
 
     async def _send(self, tool: Tool, call: Standing, deadline_us: int) -> Ran:
         """The one place where a tool is set going; the deadline is looked at last, in the task that sends."""
-
-        async def timely(context: CallContext, arguments: Mapping[str, Any]) -> Any:
-            if self._latest_us() >= deadline_us:
-                raise ToolExpired(f"call {context.call_id!r} was not started: its deadline had passed")
-            return await tool.call(context, arguments)
-
         call.attempts += 1
         return await run_tool(
-            replace(tool, call=timely),
+            timely(tool, deadline_us, self._now.latest_us),
             self._context(call, deadline_us),
             call.arguments,
             clock=self._clock,

@@ -19,7 +19,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
 from pydantic import BaseModel
@@ -112,6 +112,17 @@ async def run_tool(
     error = ended.error if ended is not None else None
     pending_s = error.within_s if isinstance(error, ToolPending) else None
     return Ran(status, output, duration_ms, whole=None if output == text else text, pending_s=pending_s)
+
+
+def timely(tool: Tool, deadline_us: int, latest_us: Callable[[], int]) -> Tool:
+    """The tool, which looks at its deadline last of all, in the task that sends."""
+
+    async def call(context: CallContext, arguments: Mapping[str, Any]) -> Any:
+        if latest_us() >= deadline_us:
+            raise ToolExpired(f"call {context.call_id!r} was not started: its deadline had passed")
+        return await tool.call(context, arguments)
+
+    return replace(tool, call=call)
 
 
 async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, output_bytes_max: int) -> Probed:

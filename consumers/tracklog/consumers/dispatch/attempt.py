@@ -6,17 +6,15 @@ Everything outside comes in through a `Desk`, so the same steps run on a real lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 from tracklog.consumers.dispatch.plan import Do, Known, Step, next_step
 from tracklog.consumers.dispatch.slots import Row
-from tracklog.infra.clock import Clock
-from tracklog.producers.tool_run import Ran, run_probe, run_tool
+from tracklog.infra.clock import Clock, TwoClocks
+from tracklog.producers.tool_run import Ran, run_probe, run_tool, timely
 from tracklog.producers.tools import CallContext, ProbeAnswer, Tool
-from tracklog.schemas.errors import ToolExpired
 from tracklog.schemas.events import ToolIntent
 from tracklog.schemas.ledger import Attempt, Done, Expired, LedgerBody, Pending
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
@@ -100,7 +98,7 @@ class Attempting:
         self._clock = desk.clock
         self._grace_us = round(grace_s * _US)
         self._output_bytes_max = output_bytes_max
-        self._began_us, self._began_s = self._clock.now_us(), self._clock.monotonic_s()
+        self._now = TwoClocks(self._clock)
         self._won: int | None = None
         self._sends = self._probes = 0
         self._absent = False
@@ -115,11 +113,9 @@ class Attempting:
                 return
 
     def _known(self) -> Known:
-        steady_us = self._began_us + round((self._clock.monotonic_s() - self._began_s) * _US)
-        now_us = self._clock.now_us()
         return Known(
-            latest_us=max(now_us, steady_us),
-            earliest_us=min(now_us, steady_us),
+            latest_us=self._now.latest_us(),
+            earliest_us=self._now.earliest_us(),
             grace_us=self._grace_us,
             has_probe=self._tool is not None and self._tool.probe is not None,
             cancelled=self._call.cancelled,
@@ -157,7 +153,7 @@ class Attempting:
             case Do.PROBE:
                 return await self._probe(step)
             case Do.WAIT:
-                left_s = (step.until_us - self._known().earliest_us) / _US
+                left_s = (step.until_us - self._now.earliest_us()) / _US
                 await self._desk.wait(self._call, max(0.0, left_s))
                 return True
             case Do.REPORT_EXPIRED:
@@ -175,7 +171,7 @@ class Attempting:
         """Winning is being the first holder of the slot in the log: an acknowledgement lets two act [X01, X02]."""
         not_after = self._call.intent.not_after
         assert not_after is not None
-        not_after = min(not_after, self._known().latest_us + round(START_WITHIN_S * _US))
+        not_after = min(not_after, self._now.latest_us() + round(START_WITHIN_S * _US))
         row = await self._desk.enter(self._call, step.slot, Attempt(dispatcher=self._desk.name, not_after=not_after))
         if self._desk.holds(row, step.slot) and len(row.slots) == step.slot:
             self._won = step.slot
@@ -210,14 +206,8 @@ class Attempting:
         """The one place where a tool is set going; the deadline is looked at last."""
         tool = self._tool
         assert tool is not None
-
-        async def timely(context: CallContext, arguments: Mapping[str, Any]) -> Any:
-            if self._known().latest_us >= step.until_us:
-                raise ToolExpired(f"call {context.call_id!r} was not started: its deadline had passed")
-            return await tool.call(context, arguments)
-
         return await run_tool(
-            replace(tool, call=timely),
+            timely(tool, step.until_us, self._now.latest_us),
             self._context(step),
             await self._desk.arguments(self._call),
             clock=self._clock,
@@ -239,7 +229,7 @@ class Attempting:
 
     async def _leave_pending(self, step: Step, within_s: float) -> bool:
         """The tool answers by itself. Nobody looks into the call before the time that it gave."""
-        until_us = self._known().latest_us + round(within_s * _US)
+        until_us = self._now.latest_us() + round(within_s * _US)
         await self._desk.enter(self._call, step.slot, Pending(dispatcher=self._desk.name, until=until_us))
         self._tried.append(f"pending for {within_s:g} s")
         return True
