@@ -6,26 +6,15 @@ signatures are kept with it and sent back as they came. Which failures are tried
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from tracklog.infra.clock import Clock, SystemClock
 from tracklog.producers.model_blocks import request_of, tool_of
-from tracklog.producers.model_completion import Prices, answer_of, loaded
+from tracklog.producers.model_completion import Prices, loaded
 from tracklog.producers.model_message import Events, completion_of
-from tracklog.producers.model_tries import (
-    BACKOFF_S,
-    RETRIES,
-    TIMEOUT_S,
-    Again,
-    Tries,
-    meaning,
-    parameters,
-    status_meaning,
-)
+from tracklog.producers.model_sdk import SdkModel
+from tracklog.producers.model_tries import Again, meaning, parameters, status_meaning
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
-from tracklog.schemas.errors import InputError
 
 try:
     import anthropic
@@ -36,8 +25,6 @@ __all__ = ["MAX_TOKENS", "AnthropicModel", "Prices"]
 
 MAX_TOKENS: Final = 8192
 """Of a reply whose sampling does not say it: the endpoint wants a number."""
-_OURS: Final = frozenset(("model", "messages", "system", "tools", "stream"))
-_CLOCK: Final = SystemClock()
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -54,50 +41,20 @@ _STATUS: Final[Mapping[str, int]] = {
 _UNNAMED: Final = 500
 
 
-class AnthropicModel:
-    """A model behind the Messages API. `client` is an `anthropic.AsyncAnthropic`; its own retries are not used.
+class AnthropicModel(SdkModel[anthropic.AsyncAnthropic]):
+    """A model behind the Messages API; see SdkModel for what it is made of.
 
-    `sampling` holds texts, as they are recorded: JSON values (`{"max_tokens": "1024", "thinking": '{"type": ...}'}`)
-    or plain words. `prices` give the cost of a reply. Raises InputError.
+    In `sampling`, `max_tokens` is MAX_TOKENS when it does not say it, and what is structured is JSON
+    (`{"thinking": '{"type": ...}'}`).
     """
 
-    def __init__(
-        self,
-        client: anthropic.AsyncAnthropic,
-        model: str,
-        *,
-        sampling: Mapping[str, str] | None = None,
-        prices: Prices | None = None,
-        retries: int = RETRIES,
-        timeout_s: float = TIMEOUT_S,
-        backoff_s: float = BACKOFF_S,
-        clock: Clock = _CLOCK,
-    ) -> None:
-        if not isinstance(client, anthropic.AsyncAnthropic):
-            raise InputError(
-                f"{type(client).__name__} is no client of use here", hint="give an anthropic.AsyncAnthropic"
-            )
-        self._tries = Tries(retries, timeout_s, backoff_s)
-        self._client = client.with_options(max_retries=0)
-        self._model = model
-        self.sampling: Mapping[str, str] = {"max_tokens": str(MAX_TOKENS), **(sampling or {})}
-        parameters(self.sampling, _OURS)
-        self._prices = prices
-        self._clock = clock
-
-    @property
-    def name(self) -> str:
-        return self._model
-
-    def named(self, name: str) -> AnthropicModel:
-        """The model of that name at the same endpoint."""
-        other = copy.copy(self)
-        other._model = name
-        return other
+    CLIENT = (anthropic.AsyncAnthropic, "anthropic.AsyncAnthropic")
+    OURS = frozenset(("model", "messages", "system", "tools", "stream"))
+    SAMPLING: ClassVar[Mapping[str, str]] = {"max_tokens": str(MAX_TOKENS)}
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model. Streams when `on_token` is given."""
-        sampling = parameters(request.sampling or self.sampling, _OURS)
+        sampling = parameters(request.sampling or self.sampling, self.OURS)
         body = {"model": self._model, "max_tokens": MAX_TOKENS, **request_of(request.messages), **sampling}
         if request.tools:
             body["tools"] = [tool_of(one) for one in request.tools]
@@ -112,15 +69,11 @@ class AnthropicModel:
         headers: Mapping[str, str] | None = None,
     ) -> ModelAnswer:
         """The answer to this body of a request, tried as `reply` tries."""
-        began = self._clock.monotonic_s()
-        whom = f"{self._model} at {self._client.base_url}"
-        message = await self._tries.answer(lambda: self._once(body, on_token, headers or {}), whom)
-        return answer_of(
-            completion_of(message),
-            request,
-            prices=self._prices,
-            duration_ms=round((self._clock.monotonic_s() - began) * 1000),
-        )
+
+        async def once() -> Mapping[str, Any]:
+            return completion_of(await self._once(body, on_token, headers or {}))
+
+        return await self._tried(once, request, self._client.base_url)
 
     async def _once(
         self, body: Mapping[str, Any], on_token: OnToken | None, headers: Mapping[str, str]

@@ -5,25 +5,14 @@ Which failures are tried again, and what the others mean: `model_tries`.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tracklog.infra.clock import Clock, SystemClock
 from tracklog.producers.model_blocks import BLOCKS
-from tracklog.producers.model_completion import Chunks, Prices, answer_of, loaded
-from tracklog.producers.model_tries import (
-    BACKOFF_S,
-    RETRIES,
-    TIMEOUT_S,
-    Again,
-    Tries,
-    meaning,
-    parameters,
-    status_meaning,
-)
+from tracklog.producers.model_completion import Chunks, Prices, loaded
+from tracklog.producers.model_sdk import SdkModel
+from tracklog.producers.model_tries import Again, meaning, parameters, status_meaning
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
-from tracklog.schemas.errors import InputError
 
 try:
     import openai
@@ -33,52 +22,17 @@ except ImportError as error:
 __all__ = ["OpenAIModel", "Prices"]
 
 _SPENT: Final = "insufficient_quota"
-_OURS: Final = frozenset(("model", "messages", "tools", "stream", "stream_options", "n"))
-_CLOCK: Final = SystemClock()
 
 
-class OpenAIModel:
-    """A model behind a chat-completions endpoint. `client` is an `openai.AsyncOpenAI`; its own retries are not used.
+class OpenAIModel(SdkModel[openai.AsyncOpenAI]):
+    """A model behind a chat-completions endpoint; see SdkModel for what it is made of."""
 
-    `sampling` holds texts, as they are recorded: JSON values (`{"temperature": "0.2"}`) or plain words. `prices`
-    give the cost of a reply when the endpoint does not. Raises InputError.
-    """
-
-    def __init__(
-        self,
-        client: openai.AsyncOpenAI,
-        model: str,
-        *,
-        sampling: Mapping[str, str] | None = None,
-        prices: Prices | None = None,
-        retries: int = RETRIES,
-        timeout_s: float = TIMEOUT_S,
-        backoff_s: float = BACKOFF_S,
-        clock: Clock = _CLOCK,
-    ) -> None:
-        if not isinstance(client, openai.AsyncOpenAI):
-            raise InputError(f"{type(client).__name__} is no client of use here", hint="give an openai.AsyncOpenAI")
-        self._tries = Tries(retries, timeout_s, backoff_s)
-        self._client = client.with_options(max_retries=0)
-        self._model = model
-        self.sampling: Mapping[str, str] = dict(sampling or {})
-        parameters(self.sampling, _OURS)
-        self._prices = prices
-        self._clock = clock
-
-    @property
-    def name(self) -> str:
-        return self._model
-
-    def named(self, name: str) -> OpenAIModel:
-        """The model of that name at the same endpoint."""
-        other = copy.copy(self)
-        other._model = name
-        return other
+    CLIENT = (openai.AsyncOpenAI, "openai.AsyncOpenAI")
+    OURS = frozenset(("model", "messages", "tools", "stream", "stream_options", "n"))
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model. Streams when `on_token` is given."""
-        sampling = parameters(request.sampling or self.sampling, _OURS)
+        sampling = parameters(request.sampling or self.sampling, self.OURS)
         messages = [{name: value for name, value in one.items() if name != BLOCKS} for one in request.messages]
         body = {"model": self._model, "messages": messages, **sampling}
         if request.tools:
@@ -89,17 +43,9 @@ class OpenAIModel:
         self, body: Mapping[str, Any], request: ModelRequest, *, on_token: OnToken | None = None
     ) -> ModelAnswer:
         """The answer to this body of a request, tried as `reply` tries."""
-        began = self._clock.monotonic_s()
-        whom = f"{self._model} at {self._client.base_url}"
-        completion = await self._tries.answer(lambda: self._once(body, on_token), whom)
         seed = body.get("seed")
-        return answer_of(
-            completion,
-            request,
-            prices=self._prices,
-            seed=seed if isinstance(seed, int) and -(2**63) <= seed < 2**63 else None,
-            duration_ms=round((self._clock.monotonic_s() - began) * 1000),
-        )
+        kept = seed if isinstance(seed, int) and -(2**63) <= seed < 2**63 else None
+        return await self._tried(lambda: self._once(body, on_token), request, self._client.base_url, seed=kept)
 
     async def _once(self, body: Mapping[str, Any], on_token: OnToken | None) -> Mapping[str, Any]:
         """Raises Again, ModelRefused, ModelMalformed, and what `on_token` raises."""
