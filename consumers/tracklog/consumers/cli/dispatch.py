@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.worker import tell_outage
+from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log
 from tracklog.infra.clock import SystemClock, SystemEntropy
@@ -49,7 +48,7 @@ def dispatch(
 
 
 async def _work(run: Run, log: Log, tools: ToolSet, name: str) -> None:
-    stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
+    stop, settings = stop_at_signals(), run.settings
     made = Dispatcher(
         log,
         settings.topic_names,
@@ -64,8 +63,6 @@ async def _work(run: Run, log: Log, tools: ToolSet, name: str) -> None:
         told=run.out.note,
     )
     made.partition_loop.on_outage = lambda error: tell_outage(run, error)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     group = settings.topic_names.group(settings.dispatch.group)
     run.out.note(f"dispatching {', '.join(tools.names)} as a member of {group}; stop with Ctrl-C")
     await made.run(stop)

@@ -10,10 +10,9 @@ import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.standing import tell_outage
 from tracklog.consumers.wiring import check_writable, opened_log, opened_redis, projection_of
 from tracklog.infra.collector import collect_rarely
-from tracklog.infra.partition_loop import OUTAGE_S_MAX
-from tracklog.schemas.errors import TracklogError
 
 app = new_app()
 
@@ -37,7 +36,7 @@ def process(
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
         check_writable(log, run.settings)
         running = projection_of(run.settings, log, client)
-        running.loop.on_outage = lambda error: _tell_outage(run, error)
+        running.loop.on_outage = lambda error: tell_outage(run, error)
         stop = _stopped_by_signals()
         if once:
             positions = running.loop.drain(stop=stop)
@@ -53,14 +52,6 @@ def _stopped_by_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
-
-
-def _tell_outage(run: Run, error: TracklogError | None) -> None:
-    """A wait of two minutes that says nothing looks like a program that hangs."""
-    if error is None:
-        run.out.note("it is back; going on")
-    else:
-        run.out.warning(f"waiting, for up to {OUTAGE_S_MAX:g} s: {error.message}")
 
 
 def _tell(run: Run, positions: dict[int, int]) -> None:

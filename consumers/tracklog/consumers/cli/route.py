@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.worker import tell_outage
+from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
 from tracklog.consumers.routing.router import Router
 from tracklog.consumers.wiring import agenda_of, check_writable, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
@@ -38,11 +37,9 @@ def route(run: Run) -> None:
 
 
 async def _work(run: Run, log: Log, client: RedisClient) -> None:
-    stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
+    stop, settings = stop_at_signals(), run.settings
     agenda = agenda_of(settings, log, client)
     agenda.loop.on_outage = lambda error: tell_outage(run, error)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     router = Router(log, settings.topic_names, client, agenda, clock=SystemClock())
     run.out.note(f"routing as a member of {agenda.group}; stop with Ctrl-C")
     await router.run(stop)

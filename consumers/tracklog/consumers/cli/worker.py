@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,11 @@ import typer
 
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, producer_of
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
-from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.infra.settings import Settings
 from tracklog.producers.agents import load_agent
 from tracklog.producers.settle import Timing
@@ -26,7 +25,7 @@ from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
 from tracklog.producers.worker_files import WorkerFiles, has_files
 from tracklog.producers.worker_run import Runner
-from tracklog.schemas.errors import InputError, TracklogError
+from tracklog.schemas.errors import InputError
 
 app = new_app()
 
@@ -71,7 +70,7 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
 
 
 async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None) -> None:
-    stop, loop, settings = asyncio.Event(), asyncio.get_running_loop(), run.settings
+    stop, settings = stop_at_signals(), run.settings
     async with producer_of(settings, log) as producer:
         files = await asyncio.to_thread(_files, settings, agents)
         runner = Runner(
@@ -96,8 +95,6 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
         made.partition_loop.on_outage = lambda error: tell_outage(run, error)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
         group = settings.topic_names.group(settings.worker.group)
         run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
         try:
@@ -115,10 +112,3 @@ def _files(settings: Settings, agents: dict[str, Agent]) -> WorkerFiles | None:
     files = WorkerFiles(Path(root), SystemEntropy().nonce().hex())
     files.open()
     return files
-
-
-def tell_outage(run: Run, error: TracklogError | None) -> None:
-    if error is None:
-        run.out.note("it is back; going on")
-    else:
-        run.out.warning(f"waiting, for up to {OUTAGE_S_MAX:g} s: {error.message}")

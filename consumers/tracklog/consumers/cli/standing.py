@@ -1,0 +1,28 @@
+"""What commands share that run until they are told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from tracklog.consumers.cli.run import Run
+from tracklog.infra.partition_loop import OUTAGE_S_MAX
+from tracklog.schemas.errors import TracklogError
+
+__all__ = ["stop_at_signals", "tell_outage"]
+
+
+def stop_at_signals() -> asyncio.Event:
+    """Set by SIGTERM and Ctrl-C. For the event loop that runs now."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def tell_outage(run: Run, error: TracklogError | None) -> None:
+    """A wait of two minutes that says nothing looks like a program that hangs."""
+    if error is None:
+        run.out.note("it is back; going on")
+    else:
+        run.out.warning(f"waiting, for up to {OUTAGE_S_MAX:g} s: {error.message}")
