@@ -18,6 +18,7 @@ import orjson
 
 from tracklog.producers.data import shipped_runs
 from tracklog.producers.http_tool import http_tool
+from tracklog.producers.importers.effects import AIRLINE_READS
 from tracklog.producers.importers.run import Outcome, Reply, Run, Spoken
 from tracklog.producers.model_recorded import RecordedModel
 from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
@@ -33,15 +34,6 @@ KEY_TTL_S: Final = 86_400.0
 NEVER: Final = "never will"
 """In what a model is told of a call that surely did not happen."""
 
-READS: Final = (
-    "calculate",
-    "get_reservation_details",
-    "get_user_details",
-    "list_all_airports",
-    "search_direct_flight",
-    "search_onestop_flight",
-    "think",
-)
 WRITES: Final[Mapping[str, Effect]] = {
     "book_reservation": Effect.IDEMPOTENT,
     "cancel_reservation": Effect.IDEMPOTENT,
@@ -136,7 +128,7 @@ class CheckedModel:
 def agent_of(recording: Recording, service_url: str, effects: Mapping[str, Effect]) -> Agent:
     """Its agent; `effects` has the classes of the tools that write."""
     prompt = recording.run.prompt
-    tools = [_tool(name, Effect.READONLY, recording.id, service_url) for name in READS]
+    tools = [_tool(name, Effect.READONLY, recording.id, service_url) for name in AIRLINE_READS]
     tools += [_tool(name, effect, recording.id, service_url) for name, effect in effects.items()]
     return Agent(
         recording.id,

@@ -13,18 +13,17 @@ from tracklog.schemas.values import Effect
 SWE_AGENT: Final = "swe-agent"
 AIRLINE: Final = "airline"
 
-_AIRLINE: Final[Mapping[str, Effect]] = dict.fromkeys(
-    (
-        "calculate",
-        "get_reservation_details",
-        "get_user_details",
-        "list_all_airports",
-        "search_direct_flight",
-        "search_onestop_flight",
-        "think",
-    ),
-    Effect.READONLY,
+AIRLINE_READS: Final = (
+    "calculate",
+    "get_reservation_details",
+    "get_user_details",
+    "list_all_airports",
+    "search_direct_flight",
+    "search_onestop_flight",
+    "think",
 )
+"""The tools of the airline runs that change nothing."""
+_AIRLINE: Final[Mapping[str, Effect]] = dict.fromkeys(AIRLINE_READS, Effect.READONLY)
 
 _SWE_AGENT: Final[Mapping[str, Effect]] = {
     **dict.fromkeys(
