@@ -19,7 +19,7 @@ setup: $(STAMP) ## Makes .venv with Tracklog, every extra and the tools; nothing
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; none found. Say which: make setup PYTHON=..."; exit 1; }
-	@echo "== installing Tracklog, all extras and tools into $(VENV) (about a minute)"
+	@echo "== installing Tracklog, all extras and tools into $(VENV) (a few minutes)"
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@
