@@ -2,7 +2,8 @@
 
     python -m tests.support.matrix_member JOB      a JSON object, see `Membership`
 
-It runs one trajectory at a time, so what stops it is that trajectory's point. Ends well at SIGTERM.
+It runs one trajectory at a time, when not told otherwise, so what stops it is that trajectory's point. Ends well at
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Membership:
     passed: str
     armed: Mapping[str, Armed]
     dispatches: bool = False
+    trajectories_max: int = 1
 
     def argument(self) -> str:
         return json.dumps(asdict(self))
@@ -68,7 +70,9 @@ async def main(job: Membership) -> None:
             clock=SystemClock(),
             entropy=SystemEntropy(),
             name="matrix",
-            settings=WorkerSettings(trajectories_max=1, tries_max=TRIES_MAX, outcome_wait_s=OUTCOME_WAIT_S),
+            settings=WorkerSettings(
+                trajectories_max=job.trajectories_max, tries_max=TRIES_MAX, outcome_wait_s=OUTCOME_WAIT_S
+            ),
             timing=TIMING,
             failures_a_day=FAILURES_A_DAY,
         )

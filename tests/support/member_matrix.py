@@ -114,7 +114,7 @@ class MemberMatrix:
     async def run(self) -> Fired:
         make_topics(self._log, Topics(self._prefix), PARTITIONS, self._replicas)
         try:
-            self._running = [self._start(module) for module in self._members]
+            self._running = [start_member(module, self._job, self._said) for module in self._members]
             with Following(self._log, Topics(self._prefix).events) as following:
                 await self._until_over(following)
                 while await asyncio.to_thread(following.poll, SETTLED_S):
@@ -161,7 +161,7 @@ class MemberMatrix:
         stopped = [member for member in self._running if self._has_stopped(member)]
         for member in stopped:
             self._running.remove(member)
-            self._running.append(self._start(member.module))
+            self._running.append(start_member(member.module, self._job, self._said))
         self._note_frozen([member for member in stopped if member.process.returncode is None])
 
     def _has_stopped(self, member: Member) -> bool:
@@ -223,16 +223,16 @@ class MemberMatrix:
             if after and (standing(before) == "done" or not self._job.dispatches):
                 self._fired.wrong.append(f"{trajectory_id}: events were accepted of a member that woke")
 
-    def _start(self, module: str) -> Member:
-        path = os.pathsep.join([*(str(ROOT / role) for role in ROLES), str(ROOT)])
-        command = [sys.executable, "-m", module, self._job.argument()]
-        out: IO[str] = self._said
-        environment = {**os.environ, "PYTHONPATH": path}
-        return Member(module, subprocess.Popen(command, env=environment, stdout=out, stderr=out, text=True))
-
     def _tail(self) -> str:
         self._said.seek(0)
         return self._said.read()[-4000:]
+
+
+def start_member(module: str, job: Membership, said: IO[str]) -> Member:
+    path = os.pathsep.join([*(str(ROOT / role) for role in ROLES), str(ROOT)])
+    command = [sys.executable, "-m", module, job.argument()]
+    environment = {**os.environ, "PYTHONPATH": path}
+    return Member(module, subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True))
 
 
 def _armed(case: Case, stop: int) -> Armed:
