@@ -35,6 +35,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "retry": ("retry", "Let stopped trajectories go on."),
     "approve": ("approve", "Decide about a held call."),
     "settle": ("settle", "Say whether a call in doubt happened."),
+    "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "quarantine": ("quarantine", "Look at records that are no events."),
