@@ -206,7 +206,14 @@ def _add_tasks(app: FastAPI) -> None:
         if not who.sees(body.tenant):
             raise HTTPException(403, f"this token is not for tenant {body.tenant!r}")
         client = has.client_of(who, body.tenant)
-        await client.submit(body.agent, body.task, id=trajectory_id, labels=body.labels, tenant=body.tenant)
+        await client.submit(
+            body.agent,
+            body.task,
+            id=trajectory_id,
+            labels=body.labels,
+            tenant=body.tenant,
+            on_behalf_of=None if has.tokens is None else who.name,
+        )
         return _done(has, who, "submit", trajectory_id)
 
     @app.post("/trajectories/{trajectory_id}/messages", tags=["tasks"], status_code=202)
@@ -256,14 +263,15 @@ def _add_people(app: FastAPI) -> None:
     ) -> dict[str, str]:
         """Decides about a held call: the first decision in the inbox counts."""
         await has.state(who, trajectory_id)
-        await has.answers.decide(
+        await has.answers.answer(
             trajectory_id,
             call_id,
-            person=who.name,
+            who=who.approver,
             choice=Choice(body.choice),
             reason=body.reason,
             answer=body.answer,
             arguments=None if body.arguments is None else orjson.dumps(body.arguments).decode(),
+            request_hash=None if body.request_hash is None else bytes.fromhex(body.request_hash),
         )
         return _done(has, who, body.choice.value, trajectory_id, call_id)
 
