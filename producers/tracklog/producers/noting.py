@@ -62,7 +62,7 @@ async def _taken(
             return 0
         writer = await producer.claim(trajectory_id, owner=owner, driver=state.task.driver)
         pen = WriterPen(writer, Leash())
-        taken = await take_all(pen, mailbox)
+        taken = await take_all(pen, mailbox, clock)
         await writer.confirm()
         await writer.release("", parked=Parked(state.parked) if state.parked else Parked.LEFT)
         return len(taken)
