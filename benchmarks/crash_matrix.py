@@ -1,7 +1,8 @@
 """`python -m benchmarks.crash_matrix`: SIGKILL, and SIGSTOP with a takeover, at every point x effect class x seed.
 
 Of a process that runs one session and is started again; of workers of a group, where another one takes over by itself;
-of two dispatchers that share the calls of a worker, on one broker and on three whose leaders are killed all the time.
+of two dispatchers that share the calls of a worker, on one broker and on three whose leaders are killed all the time;
+and of dispatchers that come and go.
 On real brokers with a real ledger service, which it starts. Exits 1 when any case broke a rule, and prints it.
 """
 
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 from benchmarks import results, services
 from tests.support.brokers import leaders_killed
+from tests.support.churn import Churn
 from tests.support.crash_matrix import AT_ONCE, CLASSES, Case, cases, judge_all, kill_all, overtaken, resumed
 from tests.support.dispatch_matrix import POINTS as DISPATCH
 from tests.support.dispatch_matrix import dispatched_cases, settled_cases, stop_all
@@ -37,7 +39,8 @@ from tracklog.schemas.topics import Topics
 
 SEEDS = 20
 COMMAND = "make crash-matrix"
-PARTS = ("sessions", "workers", "dispatchers", "brokers")
+PARTS = ("sessions", "workers", "dispatchers", "churn", "brokers")
+CHURN_MINUTES = 5.0
 DISPATCHED = f"{len(DISPATCH)} points x {len(CLASSES)} classes and while others settle"
 
 
@@ -127,6 +130,15 @@ def dispatchers(log: Log, folder: Path, first: int, seeds: int, replicas: int = 
         yield Row(f"{where}: {what} at {DISPATCHED}, {seeds} seeds ({stops} stops), the other goes on", count, wrong)
 
 
+def churn(log: Log, folder: Path, minutes: float) -> Iterator[Row]:
+    """Of dispatchers that come and go."""
+    with ledger_process() as url:
+        found = asyncio.run(Churn(log, "churn", folder, url, seconds=60 * minutes, seed=1).run())
+    known = ", ".join(f"{count} {how}" for how, count in found.settled.items())
+    what = f"dispatchers come and go for {minutes:g} minutes: {found.moves} moves, calls settled {known}"
+    yield Row(what, found.calls, found.wrong)
+
+
 def on_one_broker(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Rows of the parts that need one broker."""
     until_s = time.monotonic() + 60 * given.minutes
@@ -137,6 +149,7 @@ def on_one_broker(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[t
             "sessions": lambda: sessions(log, job, given.seeds, until_s),
             "workers": lambda: workers(log, folder, given.seeds + 1, given.worker_seeds),
             "dispatchers": lambda: dispatchers(log, folder, given.seeds + 1, given.worker_seeds),
+            "churn": lambda: churn(log, folder, CHURN_MINUTES),
         }
         for part in parts:
             if part in rows:

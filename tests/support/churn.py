@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +121,7 @@ class Churn:
             code = member.process.poll()
             if code is None:
                 continue
-            if code != 0 or member in self._staying:
+            if code not in (0, -signal.SIGTERM) or member in self._staying:  # it may not have begun to listen
                 raise RuntimeError(f"a dispatcher ended with {code}:\n{self._tail()}")
             self._leaving.remove(member)
 
