@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "retry": ("retry", "Let stopped trajectories go on."),
     "approvals": ("approvals", "Look at held calls, and decide about them."),
     "settle": ("settle", "Say whether a call in doubt happened."),
+    "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "quarantine": ("quarantine", "Look at records that are no events."),
