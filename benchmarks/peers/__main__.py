@@ -35,11 +35,11 @@ Effects of one step whose process stops before the step, before or after the eff
 process goes on, and a frozen one then wakes. The service takes a key under which it does nothing twice, or can be asked
 whether it was done (probe), or neither. DBOS: a workflow with a step; the next process has the same executor id, which
 is the default. Restate: a handler with a `ctx.run`, one server, default settings; a frozen process has its address
-taken. Tracklog: a session on SQLite; `expired` is what its model is told."""
+taken. Tracklog: a session, opened again by the next process; `expired` is what its model is told."""
 
 
 def ran(peer: Peer, case: Case, folder: Path, ledger_url: str) -> str:
-    """ "1 effect" and the like, and how it ended if that is not well."""
+    """How many effects there are, and how it ended if that is not well."""
     own = folder / case.name
     own.mkdir()
     ended = peer.run(case, own, ledger_url)
@@ -61,7 +61,7 @@ def rows(peer: Peer) -> Iterator[str]:
 def peer_of(name: str, stack: ExitStack) -> Peer | str:
     """The peer, or why it is not there."""
     if name == "tracklog":
-        return Tracklog()
+        return Tracklog(stack.enter_context(services.kafka()))
     if name == "dbos":
         return install_python("dbos") or Dbos(stack.enter_context(postgres()))
     why = install_python("restate-sdk", "hypercorn") or install_restate_server()

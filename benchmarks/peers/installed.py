@@ -15,7 +15,7 @@ INSTALL_S_MAX: Final = 900.0
 
 
 def install_python(*names: str) -> str:
-    """ "" when these distributions are there, else why not."""
+    """Empty when these distributions are there, else why not."""
     if not PYTHON.exists():
         HOME.mkdir(parents=True, exist_ok=True)
         why = _ran(sys.executable, "-m", "venv", str(HOME / "venv"))
@@ -27,7 +27,7 @@ def install_python(*names: str) -> str:
 
 
 def install_restate_server() -> str:
-    """ "" when it is there, else why not."""
+    """Empty when it is there, else why not."""
     if RESTATE_SERVER.exists():
         return ""
     if shutil.which("npm") is None:
@@ -37,7 +37,7 @@ def install_restate_server() -> str:
 
 
 def version(name: str) -> str:
-    """Of a distribution in the folder; "" when it is not there."""
+    """Of a distribution in the folder; empty when it is not there."""
     code = f"import importlib.metadata as m; print(m.version({name!r}))"
     found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True, check=False)
     return found.stdout.strip() if found.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""Tracklog: a session whose tool says of which class it is, on SQLite. Another process opens it again."""
+"""Tracklog: a session whose tool says of which class it is, on Kafka. Another process opens it again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tracklog.schemas.events import ToolResult
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import ResultStatus
 
-PREFIX = "peers"
 CLASS_OF = {"key": "idempotent", "probe": "probe", "nothing": "opaque"}
 POINT_OF = {
     "before": "ToolIntent.append",
@@ -32,13 +31,14 @@ class Tracklog:
     tools: Sequence[str] = ("key", "probe", "nothing")
     at_once = 2
 
-    def __init__(self) -> None:
-        self.title = f"Tracklog {version('tracklog')}"
+    def __init__(self, bootstrap: str) -> None:
+        self._url = f"kafka://{bootstrap}"
+        self.title = f"Tracklog {version('tracklog')} on Kafka"
 
     def run(self, case: Case, folder: Path, ledger_url: str) -> str:
-        log = open_log(f"sqlite:{folder / 'log.sqlite'}")
-        make_topics(log, Topics(PREFIX))
-        job = Job(log.url, PREFIX, str(folder / "blobs"), ledger_url, ())
+        log = open_log(self._url)
+        make_topics(log, Topics(case.name))
+        job = Job(log.url, case.name, str(folder / "blobs"), ledger_url, ())
         stopped = crash_matrix.Case(trajectory_of(case), POINT_OF[case.point], 1, 0.0)
         try:
             if case.stop == "SIGSTOP":
@@ -54,7 +54,7 @@ class Tracklog:
         ended = crash_matrix.resumed(job, [case.trajectory_id])[case.trajectory_id]
         if ended != "done":
             return {"PersonNeeded": "a person is asked"}.get(ended, ended)
-        events = read_accepted(log, case.trajectory_id, prefix=PREFIX)
+        events = read_accepted(log, case.trajectory_id, prefix=job.prefix)
         first = next(event.body for event in events if isinstance(event.body, ToolResult))
         return "done" if first.status is ResultStatus.OK else f"`{first.status.value}`"
 
