@@ -17,7 +17,8 @@ from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
 from tracklog.processors import trajectories
 from tracklog.processors.indexes import BY_TIME, by_status
-from tracklog.processors.redis_store import Checkpoint, checkpoint_of
+from tracklog.processors.redis_store import checkpoint_of
+from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys, pointer_key
 from tracklog.processors.trajectory import STATUSES, Trajectory, trajectory_from
 from tracklog.processors.warm_log import decode_entry, decode_offsets, log_key, offsets_key

@@ -124,6 +124,9 @@ class ToolOutsideSession(InputError): ...
 class BlobTooLarge(InputError): ...
 
 
+class InvalidProcessor(InputError): ...
+
+
 class LogError(TracklogError):
     exit_code = 3
 
