@@ -1,8 +1,8 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module and
-`settings_roles`.
+bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module,
+`settings_roles` and `settings_http`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_roles import ApiSettings, CheckpointSettings, DispatchSettings, WorkerSettings
+from tracklog.infra.settings_http import ApiSettings, OidcSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -151,10 +152,10 @@ class BlobSettings(Section):
 
 
 class TopicSettings(Section):
-    """The four topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
+    """The five topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
 
     partitions: Annotated[int, Field(ge=1, le=limits.PARTITIONS_MAX)] = limits.PARTITIONS_DEFAULT
-    """Partitions of each topic; all four have the same count, fixed for life, because a key's partition
+    """Partitions of each topic; all five have the same count, fixed for life, because a key's partition
     depends on it. Bounds how many processes share the work. Default 12: divides evenly among 1, 2, 3, 4, 6
     and 12."""
     replication_factor: Annotated[int, Field(ge=1, le=32767)] = 3
@@ -301,6 +302,7 @@ class Settings(Section):
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()
+    oidc: OidcSettings = OidcSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 
@@ -331,7 +333,7 @@ class Settings(Section):
         return Topics(self.prefix)
 
     def topic_specs(self) -> tuple[TopicSpec, ...]:
-        """The four topics as they should be."""
+        """The five topics as they should be."""
         return topic_specs(self.topic_names, **self.topics.model_dump())
 
     def public(self) -> dict[str, Any]:
