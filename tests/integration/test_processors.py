@@ -61,7 +61,7 @@ def assert_all_equal_a_fresh_fold(world: World, processors: Sequence[Processor[A
 
 def test_all_that_come_with_it_are_folded_by_one_reading_beside_the_trajectories(world: World) -> None:
     append_runs(world, 25)
-    at_work(world, all_of_them(), builtin=True).loop.drain()
+    at_work(world, all_of_them(), builtin=True).drain()
 
     assert_all_equal_a_fresh_fold(world, all_of_them())
     assert compared(world, Spend()).keys > 25
@@ -73,10 +73,10 @@ def test_one_that_is_plugged_in_later_starts_at_the_beginning_and_the_others_pas
 ) -> None:
     append_runs(world, 10)
     first = [kind() for kind in BUILTIN[:3]]
-    at_work(world, first, builtin=True).loop.drain()
+    at_work(world, first, builtin=True).drain()
     append_runs(world, 5, first=10)
 
-    at_work(world, all_of_them(), builtin=True).loop.drain()
+    at_work(world, all_of_them(), builtin=True).drain()
 
     assert_all_equal_a_fresh_fold(world, all_of_them())
 
@@ -99,9 +99,9 @@ def test_a_process_that_ends_in_the_middle_leaves_nothing_half_done(world: World
     stopping = Stopping()
     stopping.left = after
     with pytest.raises(KeyboardInterrupt):
-        at_work(world, [stopping, BUILTIN[5]()]).loop.drain()
+        at_work(world, [stopping, BUILTIN[5]()]).drain()
 
-    at_work(world, [Spend(), BUILTIN[5]()]).loop.drain()
+    at_work(world, [Spend(), BUILTIN[5]()]).drain()
 
     assert_all_equal_a_fresh_fold(world, [Spend(), BUILTIN[5]()])
 
@@ -109,11 +109,11 @@ def test_a_process_that_ends_in_the_middle_leaves_nothing_half_done(world: World
 def test_a_wiped_store_is_filled_again_by_the_process_that_is_running(world: World) -> None:
     append_runs(world, 8)
     work = at_work(world, all_of_them())
-    work.loop.drain()
+    work.drain()
     world.client.flushdb()
     append_runs(world, 4, first=8)
 
-    at_work(world, all_of_them()).loop.drain()
+    at_work(world, all_of_them()).drain()
 
     assert_all_equal_a_fresh_fold(world, all_of_them())
 
@@ -123,7 +123,7 @@ def test_two_owners_of_one_partition_do_not_count_anything_twice(world: World) -
     zombie = at_work(world, all_of_them())
     for partition in world.ends():
         zombie.bundle.restore(partition)
-    at_work(world, all_of_them()).loop.drain()
+    at_work(world, all_of_them()).drain()
 
     records = [record for record in world.records() if record.partition == 0]
     with pytest.raises(StoreConflict):
@@ -134,7 +134,7 @@ def test_two_owners_of_one_partition_do_not_count_anything_twice(world: World) -
 
 def test_what_somebody_changed_in_redis_is_named(world: World) -> None:
     append_runs(world, 6)
-    at_work(world, [Spend()]).loop.drain()
+    at_work(world, [Spend()]).drain()
     key = next(world.client.scan_iter(match=f"{world.settings.prefix}:{{*}}:spend:v1:meter:*"))
     world.client.hincrby(key, "calls", 1)
 
@@ -151,7 +151,7 @@ class OtherLayout(Spend):
 
 def test_a_changed_layout_needs_a_new_version(world: World) -> None:
     append_runs(world, 1)
-    at_work(world, [Spend()]).loop.drain()
+    at_work(world, [Spend()]).drain()
 
     with pytest.raises(InvalidProcessor, match="needs a new version"):
-        at_work(world, [OtherLayout()]).loop.drain()
+        at_work(world, [OtherLayout()]).drain()

@@ -7,7 +7,7 @@ is behind the others, and is the one from whose position the log is read again; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tracklog.infra.log.port import Record
@@ -34,6 +34,8 @@ class Bundle:
         self._partitions = partitions
         self._quarantine = quarantine
         self.counts = Counts()
+        self.on_batch: Callable[[int], object] = lambda _: None
+        """Told how many records a stored batch had."""
 
     def restore(self, partition: int) -> int:
         """The position of the member that is furthest behind."""
@@ -62,3 +64,4 @@ class Bundle:
         self.counts.records += len(records)
         self.counts.foreign += len(poison)
         self.counts.batches += 1
+        self.on_batch(len(records))

@@ -20,6 +20,7 @@ class Checkpoints:
     def restore(self, partition: int) -> int:
         """The stored position, 0 for nothing. Raises SettingsError when the store holds what was folded from another
         log."""
+        self._store.refresh()
         self._store.publish(self._partitions)
         stored = self._held[partition] = self._store.checkpoint(partition)
         if stored is None:

@@ -41,6 +41,9 @@ class MemoryStore:
         self._checkpoints: dict[int, Checkpoint] = {}
         self._content: dict[int, dict[str, Content]] = {}
 
+    def refresh(self) -> None:
+        """There is one build."""
+
     def checkpoint(self, partition: int) -> Checkpoint | None:
         return self._checkpoints.get(partition)
 

@@ -8,8 +8,9 @@ next batch: StoreConflict, and the log is read again from what the store says no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as replaced
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -17,7 +18,7 @@ from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import RedisScript, ask
 from tracklog.processors.store import Checkpoint
-from tracklog.processors.store_keys import StoreKeys, pointer_key
+from tracklog.processors.store_keys import StoreKeys, build_field, pointer_key
 from tracklog.processors.writes import (
     Add,
     DropFields,
@@ -37,14 +38,28 @@ SCAN_KEYS: Final = 1000
 
 
 class RedisStore:
-    """See `Store`. Numbers are written exactly up to 2^53: the script knows no larger ones."""
+    """See `Store`. Numbers are written exactly up to 2^53: the script knows no larger ones. `follow` the live build,
+    or keep to the one that `keys` name."""
 
-    def __init__(self, client: RedisClient, keys: StoreKeys, *, source: str, entropy: Entropy) -> None:
+    def __init__(
+        self, client: RedisClient, keys: StoreKeys, *, source: str, entropy: Entropy, follow: bool = True
+    ) -> None:
         self._client = client
         self.keys = keys
         self.source = source
+        self._follow = follow
         self._entropy = entropy
         self._commit = RedisScript(client, _script())
+
+    def refresh(self) -> None:
+        if self._follow:
+            self.keys = replaced(self.keys, build=self.live_build())
+
+    def live_build(self) -> int:
+        """The build of this version that readers follow; 0 where none was said."""
+        pointer = pointer_key(self.keys.prefix, self.keys.name)
+        (build,) = ask(self._client, [("HGET", pointer, build_field(self.keys.version))])
+        return 0 if build is None else int(build)
 
     def checkpoint(self, partition: int) -> Checkpoint | None:
         (answer,) = ask(self._client, [("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields)])
@@ -108,7 +123,12 @@ class RedisStore:
     def publish(self, partitions: int, *, replace: bool = False) -> None:
         pointer = pointer_key(self.keys.prefix, self.keys.name)
         set_field = "HSET" if replace else "HSETNX"
-        commands = [(set_field, pointer, "version", self.keys.version), ("HSET", pointer, "partitions", partitions)]
+        commands: list[tuple[str | int, ...]] = [
+            (set_field, pointer, "version", self.keys.version),
+            ("HSET", pointer, "partitions", partitions),
+        ]
+        if replace:
+            commands.append(("HSET", pointer, build_field(self.keys.version), self.keys.build))
         ask(self._client, commands)
 
     def declare(self, layout: str) -> str:
@@ -231,6 +251,23 @@ def checkpoint_of(answer: Sequence[bytes | None]) -> Checkpoint | None:
     if incarnation is None or position is None or source is None:
         return None
     return Checkpoint(incarnation.decode(), int(position), source.decode())
+
+
+class LiveKeys(NamedTuple):
+    """What readers of a projection follow."""
+
+    keys: StoreKeys
+    partitions: int
+
+
+def live_keys(client: RedisClient, prefix: str, name: str) -> LiveKeys | None:
+    """By the projection's pointer; None when nothing was folded yet."""
+    (fields,) = ask(client, [("HGETALL", pointer_key(prefix, name))])
+    version, partitions = fields.get(b"version"), fields.get(b"partitions")
+    if version is None or partitions is None:
+        return None
+    build = fields.get(build_field(int(version)).encode(), b"0")
+    return LiveKeys(StoreKeys(prefix, name, int(version), int(build)), int(partitions))
 
 
 def _script() -> str:

@@ -42,12 +42,22 @@ class Running(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Several processors in one process. `views` by name, without the built-in projection."""
+    """Several processors in one process. `views` by NAME-vVERSION, without the built-in projection."""
 
     loop: PartitionLoop
     group: str
     bundle: Bundle
     views: Mapping[str, View[Any]]
+    partitions: int
+
+    def drain(self, stop: threading.Event | None = None) -> dict[int, int]:
+        """Folds what is there now, and takes up again what was asked for, also where nothing is new."""
+        for partition in range(self.partitions):
+            position = self.bundle.restore(partition)
+            if any(view.parked(partition) for view in self.views.values()):
+                self.bundle.fold(partition, [], position)
+            self.bundle.forget(partition)
+        return self.loop.drain(stop=stop)
 
 
 def trajectories(
@@ -72,7 +82,7 @@ def running(
     """One record processor over the events topic. Raises TopicMissing, LogUnavailable."""
     topics = settings.topic_names
     info = log.describe(topics.events)
-    store = _store(processor.name, processor.version, info, client, settings, entropy)
+    store = store_of(processor.name, processor.version, info, client, settings, entropy)
     cached_max = settings.projection.trajectories_cached_max
     projection = Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
     bundle = Bundle([projection], partitions=info.spec.partitions, quarantine=quarantine)
@@ -96,9 +106,12 @@ def processes(
     topics = settings.topic_names
     info = log.describe(topics.events)
     partitions = info.spec.partitions
-    views = {one.name: _view(one, info, log, client, settings, entropy) for one in processors}
+    views: dict[str, View[Any]] = {}
+    for one in processors:
+        store = store_of(one.name, one.version, info, client, settings, entropy)
+        views[f"{one.name}-v{one.version}"] = view_of(one, store, log, settings, partitions=partitions)
     members: list[Member] = list(views.values())
-    names = [f"{one.name}-v{one.version}" for one in processors]
+    names = list(views)
     quarantine = None
     if builtin:
         own = trajectories(log, client, settings, clock=clock, entropy=entropy)
@@ -107,7 +120,7 @@ def processes(
         quarantine = Quarantine(log, topics.quarantine)
     bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
-    return Processes(loop, topics.group(_group(names)), bundle, views)
+    return Processes(loop, topics.group(_group(names)), bundle, views, partitions)
 
 
 def _group(names: Sequence[str]) -> str:
@@ -117,14 +130,8 @@ def _group(names: Sequence[str]) -> str:
     return f"projections-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:12]}"
 
 
-def _view(
-    processor: Processor[S],
-    info: TopicInfo,
-    log: Log,
-    client: RedisClient,
-    settings: Settings,
-    entropy: Entropy,
-) -> View[S]:
+def view_of(processor: Processor[S], store: RedisStore, log: Log, settings: Settings, *, partitions: int) -> View[S]:
+    """A view over a store, reading the events topic again where it must."""
     topic = settings.topic_names.events
 
     def reread(partition: int, start: int, end: int) -> Iterator[Record]:
@@ -132,16 +139,17 @@ def _view(
 
     return View(
         processor,
-        _store(processor.name, processor.version, info, client, settings, entropy),
-        partitions=info.spec.partitions,
+        store,
+        partitions=partitions,
         bounds=ViewBounds(settings.processors.states_cached_max, settings.processors.state_bytes_max),
         reread=reread,
         pause=threading.Event().wait,
     )
 
 
-def _store(
+def store_of(
     name: str, version: int, info: TopicInfo, client: RedisClient, settings: Settings, entropy: Entropy
 ) -> RedisStore:
+    """The store of one version of a projection of the events topic."""
     keys = StoreKeys(settings.topic_names.prefix, name, version)
     return RedisStore(client, keys, source=f"{info.cluster_id}/{info.topic_id}", entropy=entropy)

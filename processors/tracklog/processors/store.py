@@ -27,6 +27,9 @@ class Store(Protocol):
     @property
     def source(self) -> str: ...
 
+    def refresh(self) -> None:
+        """Turns to the build that is live: the version may have been folded anew beside itself."""
+
     def checkpoint(self, partition: int) -> Checkpoint | None:
         """What is stored; None for nothing."""
 

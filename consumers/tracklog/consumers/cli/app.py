@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
+    "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),
     "quarantine": ("quarantine", "Look at records that are no events."),
     "topics": ("topics", "Create and check the topics."),
     "stack": ("stack", "Start and stop a local Kafka and Redis."),
