@@ -2,7 +2,8 @@
 
     due      requests for approval that expire and timers by the clock, ranked by the time in milliseconds
     asked    requests for approval that are open, ranked by the time at which they were asked
-    outbox   messages to other trajectories, ranked by the offset of their event
+    outbox   what other trajectories are to be told, ranked by the offset of the event that says it: messages, child
+             runs to be begun or cancelled, the end of a child run for its parent
 
 An entry of `due` and `asked` goes when the event that answers it was accepted. One of `outbox` is taken out by whoever
 has delivered it. All can be made again from the log; what is then said again is taken once.
@@ -23,6 +24,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 from tracklog.schemas.lifecycle import lane_of
+from tracklog.schemas.spawn import ChildOf, child_of, ending_of, refused_child, spawned
 
 __all__ = ["ASKED", "DUE", "OUTBOX", "POSTS_MAX", "Agenda", "Entry", "Post", "TrajectoryAgenda", "entry_of", "post_of"]
 
@@ -31,7 +33,7 @@ ASKED: Final = "asked"
 OUTBOX: Final = "outbox"
 FIELD: Final = b"agenda"
 NAME: Final = "agenda"
-VERSION: Final = 1
+VERSION: Final = 2
 POSTS_MAX: Final = 5000
 """Messages that one batch may bring of one trajectory: whoever folds it takes no more records at once."""
 _US_PER_MS: Final = 1000
@@ -55,20 +57,32 @@ class Entry(NamedTuple):
 
 
 class Post(NamedTuple):
-    """Where a message to be delivered lies."""
+    """Where an event lies that somebody is to be told of.
+
+    A MessageSent says itself whom. `child`: the child run that is to be cancelled for it. `parent`, `spawn`, `hash` and
+    `lane`: the parent that is to hear of the end of its child, and the event by which it stated it.
+    """
 
     offset: int
     trajectory_id: str
     seq: int
+    child: str = ""
+    parent: str = ""
+    spawn: int = -1
+    hash: str = ""
+    lane: int = 0
 
 
 class TrajectoryAgenda(NamedTuple):
-    """Of one trajectory. `posts` are the last that it sent, POSTS_MAX at most."""
+    """Of one trajectory. `posts` are the last that it sent, POSTS_MAX at most. `children`: child runs that it has not
+    heard the end of; `parent`: whom its own end is told."""
 
     trajectory_id: str
     head: Head = EMPTY_HEAD
     open: Mapping[str, Entry] = {}
     posts: tuple[Post, ...] = ()
+    children: tuple[str, ...] = ()
+    parent: ChildOf | None = None
     ended: bool = False
 
 
@@ -131,6 +145,7 @@ def post_of(member: bytes) -> Post:
 
 def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> TrajectoryAgenda:
     envelope = event.envelope
+    post = Post(record.offset, envelope.trajectory_id, envelope.seq)
     match event.body:
         case ev.ApprovalRequested() as asked:
             entry = _entry(event, f"ask:{asked.call_id}", asked.call_id, asked.expires_at)
@@ -143,13 +158,37 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             return state._replace(open={**state.open, f"timer:{timer_id}": entry})
         case ev.TimerFired(timer_id=timer_id):
             return state._replace(open=_without(state.open, f"timer:{timer_id}"))
-        case ev.MessageSent():
-            post = Post(record.offset, envelope.trajectory_id, envelope.seq)
-            return state._replace(posts=(*state.posts[-(POSTS_MAX - 1) :], post))
+        case ev.TaskStarted():
+            return state._replace(parent=child_of(event))
+        case ev.MessageSent(peer=peer):
+            children = state.children if spawned(event) is None else (*state.children, peer)
+            return _post(state, post)._replace(children=children)
+        case ev.MessageReceived(peer=peer) if ending_of(event) is not None:
+            return state._replace(children=tuple(one for one in state.children if one != peer))
+        case ev.InboxRefused():
+            parent = refused_child(event)
+            return state if parent is None else _post(state, _told(post, parent))
+        case ev.CancelRequested():
+            return _abandon(state, post)
         case ev.TaskEnded():
+            state = _abandon(state, post)
+            state = state if state.parent is None else _post(state, _told(post, state.parent))
             return state._replace(open={}, ended=True, head=state.head._replace(recent=(), lost=()))
         case _:
             return state
+
+
+def _post(state: TrajectoryAgenda, *posts: Post) -> TrajectoryAgenda:
+    return state._replace(posts=(*state.posts[-2 * POSTS_MAX :], *posts))
+
+
+def _abandon(state: TrajectoryAgenda, post: Post) -> TrajectoryAgenda:
+    """Cancels the child runs that it has not heard the end of."""
+    return _post(state, *(post._replace(child=child) for child in state.children))._replace(children=())
+
+
+def _told(post: Post, of: ChildOf) -> Post:
+    return post._replace(parent=of.parent.trajectory_id, spawn=of.parent.seq, hash=of.hash.hex(), lane=of.lane)
 
 
 def _entry(event: Event, key: str, name: str, due_us: int | None) -> Entry:

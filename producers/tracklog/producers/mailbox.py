@@ -6,7 +6,7 @@ A worker hands over what its partition loop read; a library session reads the in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.clock import Clock
@@ -20,6 +20,7 @@ from tracklog.schemas.values import InboxId, Ref
 
 __all__ = ["Incoming", "LogMailbox", "Mailbox", "NoMail", "incoming"]
 
+_NO_EXT: Final[Mapping[str, str]] = {}
 POLL_RECORDS_MAX: Final = 500
 POLL_S: Final = 0.25
 """Between two looks at the bound of a wait."""
@@ -38,6 +39,7 @@ class Incoming(NamedTuple):
     hash: bytes
     causes: tuple[Ref, ...] = ()
     lamport: int = 0
+    ext: Mapping[str, str] = _NO_EXT
 
 
 class Mailbox(Protocol):
@@ -142,5 +144,12 @@ def incoming(record: Record) -> Incoming | None:
         return None
     envelope = read.envelope
     return Incoming(
-        envelope.inbox_id, record.offset, read.name, read.body, read.hash, envelope.causes, envelope.lamport
+        envelope.inbox_id,
+        record.offset,
+        read.name,
+        read.body,
+        read.hash,
+        envelope.causes,
+        envelope.lamport,
+        envelope.ext,
     )

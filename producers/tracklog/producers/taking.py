@@ -7,7 +7,8 @@
     Cancel       CancelRequested: the session raises Cancelled at its next step
     Annotation   Annotated
     TimerDue     TimerFired, when there is such a timer
-    Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it
+    Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it; MessageReceived
+                 when a child run has ended
 
 Anything else, and what is late, double or about nothing, becomes an InboxRefused: nothing is lost without a word.
 Taken is taken once: the state keeps the highest sequence of each source.
@@ -29,8 +30,9 @@ from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.spawn import EXT_ENDED, ended_of, spawn_ext
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Settled
+from tracklog.schemas.values import Choice, Effect, Ending, Place, Ref, ResultStatus, Role, Settled
 
 __all__ = ["Received", "Taking", "take_all"]
 
@@ -42,8 +44,19 @@ Unfit = Callable[[str, str], str]
 
 
 class Received(NamedTuple):
+    """`ended`: how the child run ended whose outcome it is."""
+
     seq: int
     body: ev.MessageReceived
+    ended: Ending | None = None
+
+
+class Taken(NamedTuple):
+    """An event that takes an inbox record."""
+
+    seq: int
+    body: ev.EventBody
+    ext: Mapping[str, str]
 
 
 def anything(tool: str, arguments: str) -> str:
@@ -66,6 +79,8 @@ class Taking:
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
+        self.children: dict[str, Received] = {}
+        """Outcomes of child runs, by their ids."""
         self.woken: Counter[str] = Counter()
         """Timers that went off, by name."""
         self.escalated = {name for name, call in state.calls.items() if call.status is CallStatus.ESCALATED}
@@ -73,6 +88,13 @@ class Taking:
         self._reading = False
         self._news = asyncio.Event()
         self.cancelled: str | None = state.reason if state.status is TrajectoryStatus.CANCELLING else None
+
+    def given_out(self) -> None:
+        """What was taken up to now is in the record that the session answers from."""
+        self.messages.clear()
+        self.resolved.clear()
+        self.children.clear()
+        self.woken.clear()
 
     async def look(self) -> None:
         """Takes everything that has come up to now."""
@@ -104,9 +126,9 @@ class Taking:
         """Takes what is there; False when nothing was. Raises what appending raises."""
         async with self._one:
             taken = await take_all(self._pen, self.mailbox, self._unfit)
-        for seq, body in taken:
+        for seq, body, ext in taken:
             if isinstance(body, ev.MessageReceived):
-                self.messages.append(Received(seq, body))
+                self._heard(Received(seq, body, ended_of(ext)))
             elif isinstance(body, ev.ApprovalResolved):
                 self.resolved[body.call_id] = (seq, body)
             elif isinstance(body, ev.TimerFired):
@@ -119,19 +141,26 @@ class Taking:
                 self.cancelled = body.reason or f"cancelled by {body.by}"
         return bool(taken)
 
+    def _heard(self, one: Received) -> None:
+        if one.ended is None:
+            self.messages.append(one)
+        else:
+            self.children[one.body.peer] = one
 
-async def take_all(pen: WriterPen, mailbox: Mailbox, unfit: Unfit = anything) -> list[tuple[int, ev.EventBody]]:
-    """Events for everything that waits, appended in its order: (seq, event) each.
+
+async def take_all(pen: WriterPen, mailbox: Mailbox, unfit: Unfit = anything) -> list[Taken]:
+    """Events for everything that waits, appended in its order.
 
     Each is judged by the state after the ones before it, so a second answer to one question is refused.
     """
-    out: list[tuple[int, ev.EventBody]] = []
+    out: list[Taken] = []
     for one in mailbox.waiting():
         state = await pen.standing()
         if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
             body, cause = _event(state, one, unfit)
-            seq = await pen.take(body, one, turn=state.turn, cause=cause)
-            out.append((seq, body))
+            ext = ext_of(one, body)
+            seq = await pen.take(body, one, turn=state.turn, cause=cause, ext=ext)
+            out.append(Taken(seq, body, ext))
         mailbox.took(one)
     return out
 
@@ -152,7 +181,7 @@ def _event(state: State, one: Incoming, unfit: Unfit) -> tuple[ev.EventBody, int
     if isinstance(body, inbox.Settlement):
         return _settled(state, one, body)
     if isinstance(body, inbox.Outcome):
-        return _came_out(state, one, body)
+        return _child_ended(state, one, body) if EXT_ENDED in one.ext else _came_out(state, one, body)
     if isinstance(body, inbox.TimerDue) and body.timer_id in state.timers:
         return ev.TimerFired(timer_id=body.timer_id), None
     return _refusal(one, _REASONS.get(one.name, "nothing waits for it")), None
@@ -208,6 +237,22 @@ def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> tuple[ev.Even
         attempts=body.slot,
     )
     return result, call.seq
+
+
+def _child_ended(state: State, one: Incoming, body: inbox.Outcome) -> tuple[ev.EventBody, int | None]:
+    child = state.children.get(body.call_id)
+    if child is None or child.hash != body.intent_hash or ended_of(one.ext) is None:
+        return _refusal(one, f"no child run {body.call_id} is waited for (any more)"), None
+    about = Ref(trajectory_id=state.trajectory_id, seq=child.seq)
+    received = ev.MessageReceived(peer=body.call_id, role=Role.AGENT, message=body.output, about=about)
+    return received, child.seq
+
+
+def ext_of(one: Incoming, body: ev.EventBody) -> Mapping[str, str]:
+    """What the event that takes a record says beside its body: how a child ended; whose child was refused."""
+    if isinstance(body, ev.MessageReceived) and isinstance(one.body, inbox.Outcome):
+        return {EXT_ENDED: one.ext[EXT_ENDED]}
+    return spawn_ext(one.ext) if isinstance(body, ev.InboxRefused) and isinstance(one.body, inbox.Submit) else {}
 
 
 def _refusal(one: Incoming, reason: str) -> ev.InboxRefused:
