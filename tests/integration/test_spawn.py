@@ -152,7 +152,7 @@ async def test_a_parent_that_ends_takes_its_children_with_it(works: Works, clien
 @pytest.mark.parametrize(
     ("settings", "words"), [({"children_max": 1}, "has spawned 1 child"), ({"depth_max": 0}, "deep")]
 )
-async def test_the_limits_are_errors_that_name_themselves(works: Works, settings: dict[str, int], words: str) -> None:
+async def test_the_limits_are_errors_that_name_themselves(works: Works, settings: dict[str, Any], words: str) -> None:
     await works.client.submit("planner", "one two", id="plan-1")
     async with works.worker(*agents(planner=planner), **settings):
         await works.until(lambda: works.parked("plan-1") == "failed")

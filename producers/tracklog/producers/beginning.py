@@ -33,6 +33,7 @@ async def start_of(setup: Setup, record: Record) -> ev.TaskStarted:
         labels=setup.labels,
         swarm=setup.swarm,
         parent=None if setup.child_of is None else setup.child_of.parent,
+        on_behalf_of=setup.on_behalf_of,
         code_version=setup.code_version,
     )
 

@@ -20,10 +20,12 @@ from tracklog.schemas.values import InboxId, Ref
 
 __all__ = ["Incoming", "LogMailbox", "Mailbox", "NoMail", "incoming"]
 
-_NO_EXT: Final[Mapping[str, str]] = {}
 POLL_RECORDS_MAX: Final = 500
 POLL_S: Final = 0.25
 """Between two looks at the bound of a wait."""
+
+
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Incoming(NamedTuple):
@@ -39,7 +41,7 @@ class Incoming(NamedTuple):
     hash: bytes
     causes: tuple[Ref, ...] = ()
     lamport: int = 0
-    ext: Mapping[str, str] = _NO_EXT
+    ext: Mapping[str, str] = _NOTHING
 
 
 class Mailbox(Protocol):

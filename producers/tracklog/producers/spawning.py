@@ -27,7 +27,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas import limits
 from tracklog.schemas.errors import ChildAwaited, SessionMisused, TaskFailed
 from tracklog.schemas.lifecycle import EXT_LANE
-from tracklog.schemas.spawn import EXT_BUDGETS, EXT_CHILD, EXT_DEPTH, EXT_LABELS, EXT_SWARM, depth_of
+from tracklog.schemas.spawn import EXT_BEHALF, EXT_BUDGETS, EXT_CHILD, EXT_DEPTH, EXT_LABELS, EXT_SWARM, depth_of
 from tracklog.schemas.state import Child
 from tracklog.schemas.values import NO_BUDGETS, Budgets, Ending
 
@@ -93,8 +93,7 @@ class Children:
             if found is None:
                 record.check_live(asked)
                 self._check(body.peer)
-                ext = {**said, **self._lanes.ext(body.peer), EXT_DEPTH: str(self._depth + 1), EXT_SWARM: self._swarm}
-                await record.write(body, ext=ext)
+                await record.write(body, ext={**said, **self._lanes.ext(body.peer), **self._passed_on})
             else:
                 recorded = {name: found.ext[name] for name in SAID if name in found.ext}
                 if recorded != said or found.body.message.hash != body.message.hash:
@@ -159,10 +158,12 @@ class Children:
         return depth_of(start.ext) if start is not None else 0 if child_of is None else child_of.depth
 
     @property
-    def _swarm(self) -> str:
-        start = self._record.cursor.start
-        swarm = start.body.swarm if start is not None else self._setup.swarm
-        return swarm if swarm is not None else self._record.trajectory_id
+    def _passed_on(self) -> dict[str, str]:
+        """What a child has from its parent."""
+        said = self._record.cursor.start.body if self._record.cursor.start is not None else self._setup
+        swarm = said.swarm if said.swarm is not None else self._record.trajectory_id
+        ext = {EXT_DEPTH: str(self._depth + 1), EXT_SWARM: swarm}
+        return ext if said.on_behalf_of is None else {**ext, EXT_BEHALF: said.on_behalf_of}
 
     def _next_id(self) -> str:
         return f"{self._record.trajectory_id}.child-{self._count + 1}"

@@ -28,7 +28,7 @@ from tracklog.producers.roster import Arrival, Kept, Known, Work, known_of
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
-from tracklog.producers.taking import Taking, ext_of
+from tracklog.producers.taking import Taking
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Drift
 from tracklog.producers.worker_files import WorkerFiles, has_files
@@ -200,6 +200,7 @@ class Runner:
             driver=Driver.WORKER,
             model=model,
             labels=begin.task.labels,
+            on_behalf_of=begin.task.on_behalf_of,
             budgets=begin.task.budgets,
             swarm=begin.task.swarm,
             child_of=begin.child_of,
@@ -331,8 +332,7 @@ def _noted(arrival: Arrival, *, ended: bool) -> tuple[ev.EventBody, Mapping[str,
     if isinstance(came.body, inbox.Annotation):
         return came.body.event(), {}
     reason = "the trajectory has ended" if ended else _REFUSALS.get(arrival.kind, "not asked for")
-    refused = ev.InboxRefused(refused=came.inbox_id, kind=arrival.kind, reason=reason)
-    return refused, ext_of(came, refused)
+    return ev.InboxRefused(refused=came.inbox_id, kind=arrival.kind, reason=reason), spawn_ext(came.ext)
 
 
 _REFUSALS: Final = {

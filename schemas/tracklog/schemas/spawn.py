@@ -18,6 +18,7 @@ from tracklog.schemas.lifecycle import EXT_LANE, lane_of
 from tracklog.schemas.values import HASH_BYTES, Ending, Ref
 
 __all__ = [
+    "EXT_BEHALF",
     "EXT_BUDGETS",
     "EXT_CHILD",
     "EXT_DEPTH",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 EXT_CHILD: Final = "child"
+EXT_BEHALF: Final = "on_behalf_of"
 EXT_BUDGETS: Final = "budgets"
 EXT_LABELS: Final = "labels"
 EXT_SWARM: Final = "swarm"

@@ -22,6 +22,7 @@ from tracklog.schemas.events import CancelRequested, InboxRefused, MessageSent, 
 from tracklog.schemas.inbox import Cancel, InboxBody, Message, Outcome, Submit
 from tracklog.schemas.lifecycle import EXT_LANE
 from tracklog.schemas.spawn import (
+    EXT_BEHALF,
     EXT_BUDGETS,
     EXT_CHILD,
     EXT_ENDED,
@@ -105,6 +106,7 @@ def _submit(event: Event, sent: MessageSent, ref: Ref) -> tuple[Submit, Mapping[
         agent=ext[EXT_CHILD],
         swarm=ext.get(EXT_SWARM),
         parent=ref,
+        on_behalf_of=ext.get(EXT_BEHALF),
         budgets=Budgets.model_validate_json(ext[EXT_BUDGETS]) if EXT_BUDGETS in ext else NO_BUDGETS,
         labels=orjson.loads(ext.get(EXT_LABELS, "{}")),
     )
