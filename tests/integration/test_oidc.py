@@ -92,7 +92,8 @@ async def test_claims_are_taken_from_where_the_settings_say(provider: Provider) 
         "https://acme.example/org": "everywhere",
     }
     found = await oidc.principal(provider.token(**told))
-    assert found == Principal("ada@acme.example", frozenset((Role.OPERATOR,)), frozenset(("*",)))
+    assert found == Principal("ada@acme.example", frozenset((Role.OPERATOR,)), frozenset(("*",)), frozenset(("ops",)))
+    assert found.approver.roles == {"operator", "ops"}
 
 
 @pytest.mark.parametrize(

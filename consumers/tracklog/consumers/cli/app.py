@@ -35,6 +35,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "retry": ("retry", "Let stopped trajectories go on."),
     "approvals": ("approvals", "Look at held calls, and decide about them."),
     "escalations": ("escalations", "Look at calls that may have happened, and say what became of them."),
+    "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "quarantine": ("quarantine", "Look at records that are no events."),
