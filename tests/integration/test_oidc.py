@@ -74,7 +74,7 @@ def provider() -> Iterator[Provider]:
 
 async def test_a_token_says_who_it_is_with_which_roles_for_which_tenants(provider: Provider) -> None:
     assert await provider.oidc().principal(provider.token()) == Principal(
-        "ada", frozenset((Role.APPROVER,)), frozenset(("acme",))
+        "ada", frozenset((Role.APPROVER,)), frozenset(("acme",)), frozenset(("staff",))
     )
 
 
