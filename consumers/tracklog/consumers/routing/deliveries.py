@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from tracklog.processors.agenda import Post
+from tracklog.processors.outbox import Post
 from tracklog.schemas.codec import Event
 from tracklog.schemas.events import CancelRequested, InboxRefused, MessageSent, TaskEnded, TaskStarted
 from tracklog.schemas.inbox import Cancel, InboxBody, Message, Outcome, Submit

@@ -6,8 +6,9 @@
     child run               its Submit; its Cancel when its parent is cancelled or ends; its end, to the parent
 
 The partition loop's thread folds the agenda into Redis; the event loop looks at the agendas of the partitions that are
-owned, several times a second, and posts. Everything posted has its identity from the event that it rests on, so it may
-be posted again, after a crash or by two routers at once: it is taken once.
+owned, several times a second, and posts. What is durable in an inbox is taken off the agenda, so nothing is kept in
+memory. Everything posted has its identity from the event that it rests on, so it may be posted again, after a crash or
+by two routers at once: it is taken once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tracklog.infra.log.ranges import read_range
 from tracklog.infra.partition_thread import owning
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
-from tracklog.processors.agenda import DUE, OUTBOX, Entry, Post, TrajectoryAgenda, entry_of, post_of
+from tracklog.processors.agenda import DUE, OUTBOX, Entry, TrajectoryAgenda, entry_of
+from tracklog.processors.outbox import Post, post_of
 from tracklog.processors.running import Running
 from tracklog.producers.approvals import EXPIRY
 from tracklog.producers.post import Poster
@@ -39,8 +41,6 @@ __all__ = ["Router"]
 LOOK_S: Final = 0.1
 AT_ONCE_MAX: Final = 500
 """Entries of one partition that one look takes up."""
-SAID_MAX: Final = 100_000
-"""Entries that are remembered as posted, until the event that answers them takes them off the agenda."""
 AWAY_S: Final = 1.0
 """The pause after the log or Redis was away."""
 _US_PER_MS: Final = 1000
@@ -77,7 +77,6 @@ class Router:
         self._running = running
         self._clock = clock
         self._poster = Poster(log, topics, clock=clock, framing=framing)
-        self._said: dict[bytes, None] = {}
         self.counts = Counts()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -100,7 +99,7 @@ class Router:
         """Posts what is due now, of the partitions that are owned. Raises LogError, StoreError."""
         for partition in list(self._running.loop.positions):
             due, outbox = await asyncio.to_thread(self._agenda, partition)
-            await asyncio.gather(*(self._say(member) for member in due if member not in self._said))
+            await asyncio.gather(*(self._say(partition, member) for member in due))
             await self._deliver(partition, outbox)
 
     def _agenda(self, partition: int) -> tuple[list[bytes], list[bytes]]:
@@ -114,7 +113,7 @@ class Router:
         )
         return due, outbox
 
-    async def _say(self, member: bytes) -> None:
+    async def _say(self, partition: int, member: bytes) -> None:
         entry = entry_of(member)
         if entry.is_timer:
             body: InboxBody = TimerDue(timer_id=entry.name, due_at=entry.due_us)
@@ -125,9 +124,7 @@ class Router:
             self.counts = self.counts._replace(expiries=self.counts.expiries + 1)
         cause = Ref(trajectory_id=entry.trajectory_id, seq=entry.seq)
         await self._poster.post(entry.trajectory_id, body, inbox_id=inbox_id, tenant=entry.tenant, causes=(cause,))
-        self._said[member] = None
-        if len(self._said) > SAID_MAX:
-            del self._said[next(iter(self._said))]
+        await self._take_off(partition, DUE, member)
 
     async def _deliver(self, partition: int, outbox: list[bytes]) -> None:
         """Messages of one sender one after the other, those of several side by side."""
@@ -143,8 +140,12 @@ class Router:
             delivery = delivery_of(event, post) if event is not None else None
             if event is not None and delivery is not None:
                 await self._send(delivery, event.envelope.tenant)
-            key = self._running.store.keys.key(partition, OUTBOX)
-            await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
+            await self._take_off(partition, OUTBOX, member)
+
+    async def _take_off(self, partition: int, name: str, member: bytes) -> None:
+        """After it is durable in an inbox: a crash in between posts it again."""
+        key = self._running.store.keys.key(partition, name)
+        await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
 
     async def _send(self, delivery: Delivery, tenant: str) -> None:
         to, body, inbox_id, cause, lamport, ext = delivery
