@@ -87,21 +87,3 @@ class CheckpointSettings(Section):
     """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
     it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
     no workspace."""
-
-
-class ApiSettings(Section):
-    """`tracklog serve`: the HTTP API."""
-
-    host: str = "127.0.0.1"
-    """The address it listens at. Anything but this machine needs `api.tokens_file`."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 8080
-    """The port it listens at. TLS is for whatever stands in front of it."""
-    tokens_file: str = ""
-    """TOML file of who may do what: persons, roles, tenants and hashes of bearer tokens (`tracklog tokens` makes them).
-    Read again when it changes. Default: empty, everybody on this machine may do everything."""
-    requests_per_s: Positive = 50.0
-    """Requests a second of one person, and as many at once. Above it the answer is 429."""
-    body_bytes_max: Count = 1024 * 1024
-    """Bytes of one request. Default 1 MiB. Above it the answer is 413."""
-    streams_max: Count = 200
-    """Streams of server-sent events that one process has open."""

@@ -100,8 +100,10 @@ class Client:
         labels: Mapping[str, str] | None = None,
         tenant: str | None = None,
         budgets: Budgets = NO_BUDGETS,
+        on_behalf_of: str | None = None,
     ) -> str:
-        """Gives a task to the workers; returns the trajectory's id when the task is durable.
+        """Gives a task to the workers; returns the trajectory's id when the task is durable. `on_behalf_of` is who
+        asked for it, and may not approve its held calls unless the policy says so.
 
         With an `id` it may be called any number of times: the same task is done once, another task under an id that
         is taken is refused.
@@ -113,6 +115,7 @@ class Client:
                 task=self._body(task),
                 agent=agent,
                 labels=dict(sorted((labels or {}).items())),
+                on_behalf_of=on_behalf_of,
                 budgets=budgets,
             )
         body = inbox.Submit(task=started)

@@ -33,7 +33,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "send": ("send", "Say something to a trajectory."),
     "cancel": ("cancel", "Have trajectories end."),
     "retry": ("retry", "Let stopped trajectories go on."),
-    "approve": ("approve", "Decide about a held call."),
+    "approvals": ("approvals", "Look at held calls, and decide about them."),
     "settle": ("settle", "Say whether a call in doubt happened."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
