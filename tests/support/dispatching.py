@@ -51,6 +51,7 @@ def new_dispatcher(
     clock: Clock | None = None,
     name: str = "dispatcher",
     keeper: Keeper | None = None,
+    told: list[str] | None = None,
     **settings: Any,
 ) -> Dispatcher:
     return Dispatcher(
@@ -64,6 +65,7 @@ def new_dispatcher(
         settings=DispatchSettings(**settings),
         loop_settings=LoopSettings(poll_timeout_s=0.02),
         keeper=keeper,
+        told=told.append if told is not None else lambda _: None,
     )
 
 

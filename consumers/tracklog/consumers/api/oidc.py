@@ -19,9 +19,10 @@ from joserfc.jwt import JWTClaimsRegistry
 from pydantic import TypeAdapter, ValidationError
 
 from tracklog.consumers.api.oidc_keys import Keys, KeysUnavailable
-from tracklog.consumers.api.tokens import ALL_TENANTS, Principal, Role
+from tracklog.consumers.api.tokens import Principal, Role
 from tracklog.infra.clock import Clock
 from tracklog.infra.settings_http import OidcSettings
+from tracklog.schemas.approvals import ALL_TENANTS
 from tracklog.schemas.values import Name
 
 __all__ = ["KeysUnavailable", "Oidc", "TokenRefused", "is_signed"]
