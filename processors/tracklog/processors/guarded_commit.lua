@@ -5,11 +5,11 @@
 --           the guard is two empty strings when nothing is stored yet
 -- ARGV[2..] bytes that the writes name by place: JSON holds no bytes
 --   ["set", key, {field: value}, {field: place}]                                    HSET
+--   ["unset", key, [field]]                                                         HDEL
 --   ["rank", score, member, [key]]                                                  ZADD to each
 --   ["unrank", member, [key]]                                                       ZREM from each
 --   ["extend", key, place]                                                          APPEND
 --   ["keep", key, sizes, member, count max, bytes max, expire at, place, count]     RPUSH, then bounded
---   ["drop", key, [field]]                                                          HDEL
 --   ["add", key, {field: amount}]                                                   HINCRBY each
 --   ["put", key, place]                                                             SET
 --   ["push", key, id, count max, [name, value, ...]]                                XADD id-*, bounded
@@ -39,6 +39,12 @@ function writes.set(w)
   end
   for from = 1, #flat, AT_ONCE do
     redis.call('HSET', key, unpack(flat, from, math.min(from + AT_ONCE - 1, #flat)))
+  end
+end
+
+function writes.unset(w)
+  for from = 1, #w[3], AT_ONCE do
+    redis.call('HDEL', KEYS[w[2]], unpack(w[3], from, math.min(from + AT_ONCE - 1, #w[3])))
   end
 end
 
@@ -82,12 +88,6 @@ function writes.keep(w)
     redis.call('HSET', sizes, member, total)
   end
   redis.call('PEXPIREAT', key, w[7])
-end
-
-function writes.drop(w)
-  for _, field in ipairs(w[3]) do
-    redis.call('HDEL', KEYS[w[2]], field)
-  end
 end
 
 function writes.add(w)

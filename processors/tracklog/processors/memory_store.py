@@ -12,7 +12,6 @@ from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
-    DropFields,
     Extend,
     Keep,
     Push,
@@ -22,6 +21,7 @@ from tracklog.processors.writes import (
     Scalar,
     SetFields,
     Unrank,
+    Unset,
     Write,
 )
 from tracklog.schemas.errors import StoreConflict
@@ -101,7 +101,7 @@ def _apply(held: dict[str, Content], write: Write) -> None:
     match write:
         case SetFields(key, fields):
             held.setdefault(key, {}).update({name.encode(): _bytes(value) for name, value in fields.items()})
-        case DropFields(key, names):
+        case Unset(key, names):
             _drop(held, key, names)
         case Add(key, amounts):
             counters = held.setdefault(key, {})

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from tracklog.processors.writes import DropFields, SetFields
+from tracklog.processors.writes import SetFields, Unset
 
 PARKED: Final = "parked"
 RETRY: Final = "retry"
@@ -38,16 +38,16 @@ def parked_of(fields: Mapping[bytes, bytes]) -> dict[str, Parked]:
 
 def parked_writes(
     before: Mapping[str, Parked], after: Mapping[str, Parked], tried: Iterable[str]
-) -> Iterator[SetFields | DropFields]:
+) -> Iterator[SetFields | Unset]:
     changed = {name: orjson.dumps(one._asdict()) for name, one in after.items() if before.get(name) != one}
     if changed:
         yield SetFields(PARKED, changed)
     gone = [name for name in before if name not in after]
     if gone:
-        yield DropFields(PARKED, gone)
+        yield Unset(PARKED, gone)
     answered = list(tried)
     if answered:
-        yield DropFields(RETRY, answered)
+        yield Unset(RETRY, answered)
 
 
 def in_words(error: Exception) -> str:

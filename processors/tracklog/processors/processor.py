@@ -49,9 +49,9 @@ class Shape(StrEnum):
     """What a key in the store can be, and the writes that go with it."""
 
     HASH = "hash"
-    """SetFields, DropFields"""
+    """SetFields, Unset"""
     COUNTERS = "counters"
-    """Add, DropFields"""
+    """Add, Unset"""
     SORTED_SET = "sorted set"
     """Rank, Unrank"""
     STREAM = "stream"
@@ -116,7 +116,7 @@ class Processor(ABC, Generic[S]):
         return None
 
     def forget(self, key: str, state: S) -> Iterable[Write]:
-        """What a state that leaves takes along of what readers find (`Remove`, `Unrank`, `DropFields`)."""
+        """What a state that leaves takes along of what readers find (`Remove`, `Unrank`, `Unset`)."""
         return ()
 
 

@@ -21,7 +21,6 @@ from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys, build_field, pointer_key
 from tracklog.processors.writes import (
     Add,
-    DropFields,
     Extend,
     Keep,
     Push,
@@ -30,6 +29,7 @@ from tracklog.processors.writes import (
     Remove,
     SetFields,
     Unrank,
+    Unset,
     Write,
 )
 from tracklog.schemas.errors import StoreConflict
@@ -183,6 +183,8 @@ class _Batch:
                 raw = {name: self._put((value,)) for name, value in fields.items() if isinstance(value, bytes)}
                 plain = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
                 self.writes.append(("set", self._place(key), plain, raw))
+            case Unset(key, fields):
+                self.writes.append(("unset", self._place(key), list(fields)))
             case Rank(keys, member, score):
                 self.writes.append(("rank", score, member, [self._place(key) for key in keys]))
             case Unrank(keys, member):
@@ -193,8 +195,6 @@ class _Batch:
                 places = self._place(key), self._place(sizes)
                 first = self._put(entries)
                 self.writes.append(("keep", *places, member, count_max, bytes_max, expire_at_ms, first, len(entries)))
-            case DropFields(key, names):
-                self.writes.append(("drop", self._place(key), list(names)))
             case Add(key, amounts):
                 self.writes.append(("add", self._place(key), {name: str(n) for name, n in amounts.items()}))
             case PutJson(key, value):

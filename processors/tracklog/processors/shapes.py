@@ -13,13 +13,13 @@ from typing import Any, Final
 from tracklog.processors.processor import Shape
 from tracklog.processors.writes import (
     Add,
-    DropFields,
     Push,
     PutJson,
     Rank,
     Remove,
     SetFields,
     Unrank,
+    Unset,
     Write,
 )
 from tracklog.schemas.errors import InvalidProcessor
@@ -34,7 +34,7 @@ FIELDS_MAX: Final = 1000
 
 _SHAPES: Final[Mapping[type[Any], frozenset[Shape]]] = {
     SetFields: frozenset({Shape.HASH}),
-    DropFields: frozenset({Shape.HASH, Shape.COUNTERS}),
+    Unset: frozenset({Shape.HASH, Shape.COUNTERS}),
     Add: frozenset({Shape.COUNTERS}),
     Rank: frozenset({Shape.SORTED_SET}),
     Unrank: frozenset({Shape.SORTED_SET}),

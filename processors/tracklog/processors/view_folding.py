@@ -17,7 +17,7 @@ from tracklog.processors.parked import Parked, in_words, parked_writes
 from tracklog.processors.place import FIELD, Place
 from tracklog.processors.processor import Seen
 from tracklog.processors.shapes import check_write
-from tracklog.processors.writes import DropFields, Rank, Remove, SetFields, Unrank, Write
+from tracklog.processors.writes import Rank, Remove, SetFields, Unrank, Unset, Write
 from tracklog.schemas.errors import InvalidProcessor, StoreError
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class ViewFolding(Generic[S]):
         if after.until_ms is None:
             yield SetFields(f"s:{key}", {STATE.decode(): snapshot})
             if before is not None and before.until_ms is not None:
-                yield DropFields(f"s:{key}", [UNTIL.decode()])
+                yield Unset(f"s:{key}", [UNTIL.decode()])
                 yield Unrank([EXPIRY], key)
         else:
             yield SetFields(f"s:{key}", {STATE.decode(): snapshot, UNTIL.decode(): after.until_ms})

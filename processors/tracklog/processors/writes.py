@@ -18,6 +18,13 @@ class SetFields(NamedTuple):
     fields: Mapping[str, Scalar]
 
 
+class Unset(NamedTuple):
+    """Takes fields out of a hash, or counters out of theirs."""
+
+    key: str
+    fields: Sequence[str]
+
+
 class Rank(NamedTuple):
     """Puts a member into sorted sets under one score, or moves it there."""
 
@@ -56,13 +63,6 @@ class Keep(NamedTuple):
     expire_at_ms: int
 
 
-class DropFields(NamedTuple):
-    """Takes fields out of a hash, or counters out of their hash."""
-
-    key: str
-    fields: Sequence[str]
-
-
 class Add(NamedTuple):
     """Adds to counters of a hash: exactly once, because the whole batch is. Between -2^53 and 2^53."""
 
@@ -97,7 +97,7 @@ class Remove(NamedTuple):
     keys: Sequence[str]
 
 
-Write = SetFields | Rank | Unrank | Extend | Keep | DropFields | Add | PutJson | Push | Remove
+Write = SetFields | Rank | Unrank | Extend | Keep | Unset | Add | PutJson | Push | Remove
 
 
 def own_fields(trajectory_id: str) -> str:
