@@ -217,4 +217,4 @@ def test_readers_are_pointed_to_the_first_version_until_it_is_replaced(client: R
 
     second.publish(12, replace=True)
 
-    assert client.hgetall("pre:projection:things") == {b"version": b"2", b"partitions": b"12"}
+    assert client.hgetall("pre:projection:things") == {b"version": b"2", b"partitions": b"12", b"build:v2": b"0"}

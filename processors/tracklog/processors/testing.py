@@ -9,10 +9,10 @@ check_conformance(Failures)      # raises Nonconforming that says what does not 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from tracklog.infra.clock import SeededEntropy
 from tracklog.infra.log.port import Record
 from tracklog.processors.bundle import Bundle
 from tracklog.processors.loading import checked
@@ -140,8 +140,9 @@ def sample_runs() -> list[Chain]:
     ]
 
 
-def check_conformance(kind: type[Processor[Any]], runs: Iterable[Chain] | None = None, *, seed: int = 0) -> None:
-    """Raises Nonconforming with what does not hold, InvalidProcessor for a class that cannot be loaded.
+def check_conformance(kind: type[Processor[Any]], runs: Iterable[Chain] | None = None, *, seed: int = 0) -> int:
+    """Returns in how many ways the runs were folded to the same. Raises Nonconforming with what does not hold,
+    InvalidProcessor for a class that cannot be loaded.
 
     `runs` should have events that the processor acts on; the sample runs have most types. What is checked: `apply` is
     pure and repeatable, a snapshot is restored to the same state, and the store comes to the same content however the
@@ -152,19 +153,21 @@ def check_conformance(kind: type[Processor[Any]], runs: Iterable[Chain] | None =
     records = _Records(checked(f"{kind.__module__}:{kind.__qualname__}", kind), made)
     records.check_pure()
     expected = records.folded(lambda driver: driver.fold(), batch_records=len(made))
-    chance = random.Random(seed)
-    for what, fold in (
+    chance = _Chance(seed)
+    ways: Sequence[tuple[str, Callable[[Driver[Any]], None]]] = (
         ("one event at a time", _one_by_one),
         ("in batches of any size", lambda driver: _cut(driver, chance)),
         ("with every batch given twice", _twice),
         ("by a process that is stopped after every batch", _stopped),
         ("by a process that is stopped in the middle of every batch", _interrupted),
         ("after the store was wiped half way", _wiped),
-    ):
+    )
+    for what, fold in ways:
         records.expect(what, expected, fold)
     appended_ms = {one.hash: APPENDED_MS + n for n, one in enumerate(made)}
     disturbed = _Records(records.processor, list(_disturbed(made, chance)), appended_ms)
     disturbed.expect("with events that come twice and too early", expected, lambda driver: driver.fold(), offsets=False)
+    return len(ways) + 2
 
 
 class _Records:
@@ -234,6 +237,16 @@ class _Records:
                 )
 
 
+class _Chance:
+    """Numbers that one seed always gives again."""
+
+    def __init__(self, seed: int) -> None:
+        self._entropy = SeededEntropy(seed)
+
+    def below(self, limit: int) -> int:
+        return int.from_bytes(self._entropy.nonce()) % limit
+
+
 def _streams(processor: Processor[Any]) -> tuple[str, ...]:
     return tuple(name for name, shape in processor.layout.items() if shape.value == "stream")
 
@@ -243,10 +256,10 @@ def _one_by_one(driver: Driver[Any]) -> None:
         driver.fold_batch([record], record.offset + 1)
 
 
-def _cut(driver: Driver[Any], chance: random.Random) -> None:
+def _cut(driver: Driver[Any], chance: _Chance) -> None:
     at = 0
     while at < len(driver.log):
-        end = min(len(driver.log), at + chance.randint(1, 9))
+        end = min(len(driver.log), at + 1 + chance.below(9))
         driver.fold_batch(driver.log[at:end], end)
         at = end
 
@@ -282,7 +295,7 @@ def _wiped(driver: Driver[Any]) -> None:
     driver.fold_batch(driver.log, len(driver.log))
 
 
-def _disturbed(made: Sequence[Made], chance: random.Random) -> Iterable[Made]:
+def _disturbed(made: Sequence[Made], chance: _Chance) -> Iterable[Made]:
     """Everything in its order, with copies of what came before and of what is still to come in between: neither is
     accepted, but for the one that comes first."""
     last: dict[bytes, int] = {one.key: n for n, one in enumerate(made)}
@@ -291,4 +304,4 @@ def _disturbed(made: Sequence[Made], chance: random.Random) -> Iterable[Made]:
         if len(later) > 1 and n < last[one.key]:
             yield later[-1]
         yield one
-        yield made[chance.randint(0, n)]
+        yield made[chance.below(n + 1)]

@@ -47,7 +47,10 @@ def troubled(name: str, *, settled: bool) -> Chain:
 
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: kind.name)
 def test_each_stands_every_check(kind: type[Processor[Any]]) -> None:
-    check_conformance(kind, [*sample_runs(), troubled("open", settled=False), troubled("settled", settled=True)])
+    assert (
+        check_conformance(kind, [*sample_runs(), troubled("open", settled=False), troubled("settled", settled=True)])
+        == 8
+    )
 
 
 def test_spend_is_added_up_by_day_tenant_and_model() -> None:
