@@ -69,7 +69,7 @@ def _twice(one: socket.socket) -> None:
 
 
 class Endpoint:
-    """Misbehaves at first, and answers well from then on. `keys`: the Idempotency-Key of each request, `attempts` too."""
+    """Misbehaves at first, and answers well from then on. `keys` and `attempts`: what each request said."""
 
     def __init__(self, first: Behaviour) -> None:
         self.keys: list[str] = []
@@ -178,9 +178,8 @@ async def test_an_idempotent_call_is_sent_again_under_its_one_key(world: World, 
 
 @pytest.mark.parametrize("first", UNKNOWN)
 async def test_an_opaque_call_is_asked_about_and_not_sent_again(world: World, first: Behaviour) -> None:
-    with misbehaving(first) as endpoint:
-        with pytest.raises(PersonNeeded):
-            await _outcome(world, _pay(endpoint.url, "opaque", world))
+    with misbehaving(first) as endpoint, pytest.raises(PersonNeeded):
+        await _outcome(world, _pay(endpoint.url, "opaque", world))
 
     assert len(endpoint.keys) == 1
     assert [one.call_id for one in world.bodies(ev.Escalated)] == ["call-1"]

@@ -1,4 +1,4 @@
-"""Preconditions: asked right before each send, in the agent's process and by dispatchers; nothing is sent without a yes."""
+"""Preconditions: asked right before each send, here and by dispatchers; nothing is sent without a yes."""
 
 from __future__ import annotations
 

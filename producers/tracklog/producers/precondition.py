@@ -1,7 +1,7 @@
 """What must be so right before a call is made: the tool's `precondition`, asked each time anew (DESIGN §8, §9).
 
-It is asked after everything that may have taken days (an approval, a pause, a queue), and nothing is sent unless it says
-yes: an error or a time-out is no yes. It is asked again a few times then, and the call is refused at last.
+It is asked after everything that may have taken days (an approval, a pause, a queue), and nothing is sent unless it
+says yes: an error or a time-out is no yes. It is asked again a few times then, and the call is refused at last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRIES_MAX: Final = 3
 ASK_S_MAX: Final = 8.0
 """How long one answer may take; less, where the tool's own time-out is less."""
 AGAIN_S: Final = 1.0
-"""Before it is asked again; doubled each time. All tries together fit into the 30 s in which a call is to be started."""
+"""Before it is asked again; doubled each time. All tries fit into the 30 s in which a call is to be started."""
 assert TRIES_MAX * ASK_S_MAX + AGAIN_S * (2 ** (TRIES_MAX - 1) - 1) < 30.0
 
 

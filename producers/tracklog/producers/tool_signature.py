@@ -67,7 +67,7 @@ class Signature:
         )
 
     def asked_of(self, probe: Function, context_type: type, what: str = "probe") -> Call:
-        """The probe (or precondition) as it is called: with those arguments of the tool that it names. Raises InvalidTool."""
+        """The probe (or `what` it is) as it is called: with the tool's arguments that it names. Raises InvalidTool."""
         parameters = _parameters(_name(probe), probe)
         context = _context_names(parameters, context_type)
         wanted = [one for one in parameters if one not in context]

@@ -250,7 +250,8 @@ def tool(
     The schema comes from the signature, the description from the docstring. A parameter annotated CallContext is
     given the call's context and is not part of the schema. `probe` is a function over parameters of the same names
     (as many as it needs) that returns a Probed, `precondition` one that returns whether the call may be made now: True,
-    or else False or words for the model. It only reads, and is asked right before each send. Raises InvalidTool for a signature without types, and as Tool does.
+    or else False or words for the model. It only reads, and is asked right before each send.
+    Raises InvalidTool for a signature without types, and as Tool does.
     """
 
     def declare(function: Function) -> Tool:
