@@ -65,9 +65,10 @@ def http_tool(
     `probe_url` is sent the same request when nobody knows whether the call happened: 2xx says that it did, with its
     output; 404 that it did not. `precondition_url` is sent it right before each send: 2xx lets the call go, 409 and 412
     do not, anything else is no answer. `failed` finds in a 2xx answer that nothing was done: the name of a field that
-    then holds something ("error"), or a function from the JSON (or the text) to words, "" for a success. `nothing_done`: further statuses (503, say) by which the service surely says that it
-    did nothing. `headers` are sent with every call, `tls` verifies the service; the deadline is checked by `clock`,
-    last, in the thread that sends. Raises InvalidTool.
+    then holds something ("error"), or a function from the JSON (or the text) to words, "" for a success.
+    `nothing_done`: further statuses (503, say) by which the service surely says that it did nothing. `headers` are sent
+    with every call, `tls` verifies the service; the deadline is checked by `clock`, last, in the thread that sends.
+    Raises InvalidTool.
     """
 
     def endpoint(where: str) -> Endpoint:
