@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, IngestSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
     KafkaSettings,
@@ -40,6 +40,7 @@ __all__ = [
     "BlobSettings",
     "CheckpointSettings",
     "DispatchSettings",
+    "IngestSettings",
     "KafkaSettings",
     "LogSettings",
     "LoopSettings",

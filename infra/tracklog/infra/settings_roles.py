@@ -9,7 +9,7 @@ from pydantic import Field
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.schemas import limits
 
-__all__ = ["CheckpointSettings", "DispatchSettings", "WorkerSettings"]
+__all__ = ["ApiSettings", "CheckpointSettings", "DispatchSettings", "IngestSettings", "WorkerSettings"]
 
 
 class WorkerSettings(Section):
@@ -105,3 +105,19 @@ class ApiSettings(Section):
     """Bytes of one request. Default 1 MiB. Above it the answer is 413."""
     streams_max: Count = 200
     """Streams of server-sent events that one process has open."""
+
+
+class IngestSettings(Section):
+    """What clients in other languages record through `tracklog serve`."""
+
+    lease_s: Annotated[int, Field(ge=1)] = 60
+    """Seconds after the last event of a client in which no other client may go on with its trajectory, when it does
+    not ask for another time itself."""
+    lease_s_max: Annotated[int, Field(ge=1)] = 3600
+    """The longest such time that a client may ask for: as long as its slowest call."""
+    batch_events_max: Annotated[int, Field(ge=1)] = 1000
+    """Events of one request; its bytes are bounded by `api.body_bytes_max`."""
+    answer_s: Positive = 30.0
+    """Seconds until a request is answered though the log has not decided: with 504, and the client sends it again."""
+    trajectories_max: Count = 1000
+    """Trajectories that one process keeps at hand. One that is not is read from the log again when it goes on."""

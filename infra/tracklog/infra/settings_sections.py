@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_roles import ApiSettings, CheckpointSettings, DispatchSettings, WorkerSettings
+from tracklog.infra.settings_roles import (
+    ApiSettings,
+    CheckpointSettings,
+    DispatchSettings,
+    IngestSettings,
+    WorkerSettings,
+)
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -289,6 +295,7 @@ class Settings(Section):
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()
+    ingest: IngestSettings = IngestSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 

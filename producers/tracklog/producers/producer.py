@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from tracklog.infra.blobs import BlobStore
@@ -102,11 +102,12 @@ class EventProducer:
         reason: str = "",
         inbox_id: InboxId | None = None,
         inbox_position: int | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> TrajectoryWriter:
         """Becomes the owner: appends a claim with a fresh nonce and reads back that it was accepted.
 
         `tenant` None takes the trajectory's own, or `default` for a new one. With `inbox_id` the claim takes that
-        record from the inbox. Raises ClaimLost when somebody
+        record from the inbox; `ext` goes into its envelope. Raises ClaimLost when somebody
         was first (claim again if that is wanted), TrajectoryFaulty, Undecided, InvalidTrajectoryId.
         """
         track = await self.track_of(check_trajectory_id(trajectory_id))
@@ -118,7 +119,7 @@ class EventProducer:
             )
         body = OwnershipClaimed(owner=owner, nonce=self._entropy.nonce(), driver=driver, reason=reason)
         writer = TrajectoryWriter(
-            self, state, body, _tenant(state, tenant), inbox_id=inbox_id, inbox_position=inbox_position
+            self, state, body, _tenant(state, tenant), inbox_id=inbox_id, inbox_position=inbox_position, ext=ext
         )
         try:
             await writer.claim_and_read_back()
@@ -150,6 +151,16 @@ class EventProducer:
         track = (await self._view.refresh((trajectory_id,), record=True))[trajectory_id]
         await asyncio.to_thread(track.complete)
         return await self.history(trajectory_id)
+
+    async def news(self, trajectory_id: str) -> History:
+        """The accepted state, read to the present end, with the events accepted since this was last asked; the first
+        time, and after the trajectory was forgotten, with all of them. They are kept until they are asked for.
+
+        When it is cancelled, events may be lost to the caller: forget the trajectory then.
+        """
+        track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
+        await asyncio.to_thread(track.open, None)
+        return History(track.state, track.drain())
 
     def close_history(self, trajectory_id: str) -> None:
         """Keeps no more events of a trajectory than its state needs."""

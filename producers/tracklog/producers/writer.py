@@ -68,6 +68,7 @@ class TrajectoryWriter:
         *,
         inbox_id: InboxId | None = None,
         inbox_position: int | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> None:
         self.trajectory_id: Final = state.trajectory_id
         self.tenant: Final = tenant
@@ -75,7 +76,7 @@ class TrajectoryWriter:
         """As accepted at the claim, then at the latest `confirm`."""
         self._producer = producer
         self._claim = claim
-        self._claim_takes = (inbox_id, inbox_position)
+        self._claim_takes = (inbox_id, inbox_position, _NO_EXT if ext is None else ext)
         self._key = state.trajectory_id.encode()
         self._prefix = trajectory_prefix(state.trajectory_id, tenant)
         self._epoch = state.head.epoch
@@ -91,6 +92,11 @@ class TrajectoryWriter:
     def epoch(self) -> int:
         """The epoch this writer owns."""
         return self._epoch
+
+    @property
+    def nonce(self) -> bytes:
+        """That of its claim: who owns the trajectory has it in the head."""
+        return self._claim.nonce
 
     @property
     def next_seq(self) -> int:
@@ -180,7 +186,7 @@ class TrajectoryWriter:
 
     async def claim_and_read_back(self) -> None:
         """Writes the claim and waits for the log's word on it. Called once, by `EventProducer.claim`."""
-        claim = self._chain(self._claim, self._turn, (), 0, *self._claim_takes, _NO_EXT)
+        claim = self._chain(self._claim, self._turn, (), 0, *self._claim_takes)
         await self._send(claim)
         await self.barrier()
         track = await self._producer.track_of(self.trajectory_id)
