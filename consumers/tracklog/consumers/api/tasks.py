@@ -1,0 +1,69 @@
+"""Giving tasks to workers and reaching the trajectories they run; what became of calls whose tools answer later."""
+
+from __future__ import annotations
+
+from fastapi import HTTPException
+
+from tracklog.consumers.api import bodies
+from tracklog.consumers.api.routes import TEXT, Has, Id, Operator, done, post_once, resource
+from tracklog.schemas import inbox
+from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.lifecycle import OPEN_INTENT
+from tracklog.schemas.values import Body, Place, ResultStatus, Settled
+
+__all__ = ["router"]
+
+router = resource("tasks")
+
+
+@router.put("/trajectories/{trajectory_id}/task", status_code=202)
+async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit) -> dict[str, str]:
+    """Gives a task to the workers. The same task again is the same; another one under this id is refused."""
+    if not who.sees(body.tenant):
+        raise HTTPException(403, f"this token is not for tenant {body.tenant!r}")
+    client = has.client_of(who, body.tenant)
+    await client.submit(body.agent, body.task, id=trajectory_id, labels=body.labels, tenant=body.tenant)
+    return done(has, who, "submit", trajectory_id)
+
+
+@router.post("/trajectories/{trajectory_id}/messages", status_code=202)
+async def send(has: Has, who: Operator, trajectory_id: Id, body: bodies.Said) -> dict[str, str]:
+    """Says something to the agent."""
+    state = await has.state(who, trajectory_id)
+    await has.client_of(who, state.tenant).send(trajectory_id, body.text)
+    return done(has, who, "send", trajectory_id)
+
+
+@router.post("/trajectories/{trajectory_id}/cancel", status_code=202)
+async def cancel(has: Has, who: Operator, trajectory_id: Id, body: bodies.Cancel) -> dict[str, str]:
+    """Asks it to end at its next step."""
+    state = await has.state(who, trajectory_id)
+    await has.client_of(who, state.tenant).cancel(trajectory_id, body.reason)
+    return done(has, who, "cancel", trajectory_id)
+
+
+@router.post("/trajectories/{trajectory_id}/retry", status_code=202)
+async def retry(has: Has, who: Operator, trajectory_id: Id, body: bodies.Cancel) -> dict[str, str]:
+    """Lets one that was stopped go on."""
+    state = await has.state(who, trajectory_id)
+    await has.client_of(who, state.tenant).retry(trajectory_id, body.reason)
+    return done(has, who, "retry", trajectory_id)
+
+
+@router.post("/trajectories/{trajectory_id}/outcomes", status_code=202)
+async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.Outcome) -> dict[str, str]:
+    """What became of a dispatched call whose tool said that it answers later."""
+    state = await has.state(who, trajectory_id)
+    call = state.calls.get(body.call_id)
+    if call is None or call.status not in OPEN_INTENT or call.place is not Place.DISPATCH:
+        raise InvalidEvent(f"call {body.call_id!r} of {trajectory_id!r} is not open where calls are dispatched")
+    outcome = inbox.Outcome(
+        call_id=body.call_id,
+        intent_hash=call.hash,
+        slot=1,
+        status=ResultStatus(body.status),
+        output=Body.of(body.output, TEXT),
+        settled=Settled.DIRECT,
+    )
+    await post_once(has, who, state, outcome, f"outcome/{body.client_id}")
+    return done(has, who, "outcome", trajectory_id, body.call_id)
