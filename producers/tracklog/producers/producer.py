@@ -26,6 +26,7 @@ from tracklog.schemas.errors import (
     TrajectoryFaulty,
 )
 from tracklog.schemas.events import OwnershipClaimed
+from tracklog.schemas.head import Head
 from tracklog.schemas.limits import ACCEPTED_WINDOW
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier, Topics
@@ -103,15 +104,22 @@ class EventProducer:
         inbox_id: InboxId | None = None,
         inbox_position: int | None = None,
         ext: Mapping[str, str] | None = None,
+        onto: Head | None = None,
     ) -> TrajectoryWriter:
         """Becomes the owner: appends a claim with a fresh nonce and reads back that it was accepted.
 
         `tenant` None takes the trajectory's own, or `default` for a new one. With `inbox_id` the claim takes that
-        record from the inbox; `ext` goes into its envelope. Raises ClaimLost when somebody
+        record from the inbox; `ext` goes into its envelope. With `onto` only this head is
+        followed: what was decided about it holds when the claim is accepted. Raises ClaimLost when somebody
         was first (claim again if that is wanted), TrajectoryFaulty, Undecided, InvalidTrajectoryId.
         """
         track = await self.track_of(check_trajectory_id(trajectory_id))
         state = track.state
+        if onto is not None and state.head.hash != onto.hash:
+            raise ClaimLost(
+                f"trajectory {trajectory_id!r} stands at seq {state.head.seq}, not at {onto.seq} any more",
+                hint="look at it again",
+            )
         if state.fault is not None:
             raise TrajectoryFaulty(
                 f"trajectory {trajectory_id!r} is parked: event {state.fault.seq} is {state.fault.verdict}",

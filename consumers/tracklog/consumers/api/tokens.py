@@ -5,7 +5,7 @@ A tokens file is TOML, one table a token:
     [ada-laptop]
     person = "ada"                      # what decisions say
     hash = "sha256:..."                 # of the token: `tracklog tokens` makes both
-    roles = ["approver"]                # viewer, approver, operator; the last two may look, too
+    roles = ["approver"]                # viewer, approver, operator, recorder; all may look, too
     tenants = ["acme"]                  # or ["*"]
 
 Tokens are 256 random bits, so a plain hash keeps them. The file is read again when it changes: a token that was taken
@@ -43,6 +43,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     APPROVER = "approver"
     OPERATOR = "operator"
+    RECORDER = "recorder"
 
 
 class Principal(NamedTuple):

@@ -1,8 +1,8 @@
 """Whether what a client asks may be recorded, as the log stands. Pure.
 
-A trajectory is recorded by one client at a time. Its lease is in the log: it begins with a claim, is as long as the claim
-says, counts from the last event, and ends with a release. It keeps clients from getting in each other's way, no more: of
-two that claim at once the log accepts one.
+A trajectory is recorded by one client at a time. Its lease is in the log: it begins with a claim, is as long as the
+claim says, counts from the last event, and ends with a release. It keeps clients from getting in each other's way, no
+more: of two that claim at once the log accepts one.
 """
 
 from __future__ import annotations

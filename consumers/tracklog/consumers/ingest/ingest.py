@@ -266,6 +266,7 @@ class Ingest:
             tenant=tenant,
             reason="ingest",
             ext={EXT_LEASE: str(lease_s)},
+            onto=one.state.head,
         )
 
     async def _append(self, one: _Open, writer: TrajectoryWriter, asked: Asked, missing: Sequence[Item]) -> None:
