@@ -112,7 +112,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "labels": "names and values to find the run by, at most 32",
     "lamport": "logical clock: above that of every cause",
     "last_turn": "last turn that the summary stands for",
-    "may_approve": "names of people or roles that may decide",
+    "may_approve": "who may decide: names of people, `role:NAME`, `tenant:NAME`, or both words in one; none: anybody",
     "media_type": "what kind of content it is",
     "message": "what is said",
     "messages": "how many messages the context has",

@@ -60,13 +60,15 @@ class Api(NamedTuple):
     services: Services
     settings: Settings
 
-    def ask(self, method: str, path: str, body: object = None, who: str | None = "operator") -> tuple[int, Any]:
-        """(status, the answer)."""
+    def ask(
+        self, method: str, path: str, body: object = None, who: str | None = "operator", *, bearer: str = ""
+    ) -> tuple[int, Any]:
+        """(status, the answer). `bearer`: another token than that of `who`."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, method=method)
         request.add_header("Content-Type", "application/json")
         if who is not None:
-            request.add_header("Authorization", f"Bearer {token(who)}")
+            request.add_header("Authorization", f"Bearer {bearer or token(who)}")
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
                 return answer.status, json.loads(answer.read())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tracklog.consumers.summary import one_line
+from tracklog.schemas.approvals import who_may
 from tracklog.schemas.lifecycle import STOPPED, CallStatus, Parked
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.values import Driver
@@ -62,7 +63,8 @@ def _of_worker(state: State) -> bool:
 
 def _call_ways(own: str, call_id: str, call: Call) -> Iterator[str]:
     if call.status is CallStatus.ASKED:
-        who = f" by {', '.join(call.may_approve)}" if call.may_approve else ""
-        yield f"waits for a decision{who} on {call.tool}: `tracklog approve {own} {call_id}`"
+        asked = call.request.may_approve if call.request is not None else ()
+        who = f" by {who_may(asked)}" if asked else ""
+        yield f"waits for a decision{who} on {call.tool}: `tracklog approvals show {own} {call_id}`"
     elif call.status is CallStatus.ESCALATED:
         yield f"only a person knows whether {call.tool} happened: `tracklog settle {own} {call_id} --happened|--absent`"

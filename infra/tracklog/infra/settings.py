@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, IngestSettings, WorkerSettings
+from tracklog.infra.settings_http import IngestSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
     KafkaSettings,

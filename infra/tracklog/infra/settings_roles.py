@@ -9,7 +9,7 @@ from pydantic import Field
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.schemas import limits
 
-__all__ = ["ApiSettings", "CheckpointSettings", "DispatchSettings", "IngestSettings", "WorkerSettings"]
+__all__ = ["CheckpointSettings", "DispatchSettings", "WorkerSettings"]
 
 
 class WorkerSettings(Section):
@@ -87,37 +87,3 @@ class CheckpointSettings(Section):
     """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
     it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
     no workspace."""
-
-
-class ApiSettings(Section):
-    """`tracklog serve`: the HTTP API."""
-
-    host: str = "127.0.0.1"
-    """The address it listens at. Anything but this machine needs `api.tokens_file`."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 8080
-    """The port it listens at. TLS is for whatever stands in front of it."""
-    tokens_file: str = ""
-    """TOML file of who may do what: persons, roles, tenants and hashes of bearer tokens (`tracklog tokens` makes them).
-    Read again when it changes. Default: empty, everybody on this machine may do everything."""
-    requests_per_s: Positive = 50.0
-    """Requests a second of one person, and as many at once. Above it the answer is 429."""
-    body_bytes_max: Count = 1024 * 1024
-    """Bytes of one request. Default 1 MiB. Above it the answer is 413."""
-    streams_max: Count = 200
-    """Streams of server-sent events that one process has open."""
-
-
-class IngestSettings(Section):
-    """What clients in other languages record through `tracklog serve`."""
-
-    lease_s: Annotated[int, Field(ge=1)] = 60
-    """Seconds after the last event of a client in which no other client may go on with its trajectory, when it does
-    not ask for another time itself."""
-    lease_s_max: Annotated[int, Field(ge=1)] = 3600
-    """The longest such time that a client may ask for: as long as its slowest call."""
-    batch_events_max: Annotated[int, Field(ge=1)] = 1000
-    """Events of one request; its bytes are bounded by `api.body_bytes_max`."""
-    answer_s: Positive = 30.0
-    """Seconds until a request is answered though the log has not decided: with 504, and the client sends it again."""
-    trajectories_max: Count = 1000
-    """Trajectories that one process keeps at hand. One that is not is read from the log again when it goes on."""

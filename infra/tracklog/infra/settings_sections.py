@@ -1,8 +1,8 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module and
-`settings_roles`.
+bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module,
+`settings_roles` and `settings_http`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_roles import (
-    ApiSettings,
-    CheckpointSettings,
-    DispatchSettings,
-    IngestSettings,
-    WorkerSettings,
-)
+from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -296,6 +291,7 @@ class Settings(Section):
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()
     ingest: IngestSettings = IngestSettings()
+    oidc: OidcSettings = OidcSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 

@@ -29,6 +29,7 @@ async def start_of(setup: Setup, record: Record) -> ev.TaskStarted:
         tool_schemas=tools,
         budgets=setup.limits,
         labels=setup.labels,
+        on_behalf_of=setup.on_behalf_of,
         code_version=setup.code_version,
     )
 

@@ -26,6 +26,7 @@ from tracklog.producers.places import Places
 from tracklog.producers.spend import NOTHING_SPENT, Recount, Spend
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import is_escalation
 from tracklog.schemas.codec import Event
 from tracklog.schemas.values import ObservedKind
 
@@ -254,7 +255,7 @@ class Cursor:
         if body is None:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
-        aside = type(body) in ASIDE
+        aside = type(body) in ASIDE or (type(body) is ev.ApprovalRequested and is_escalation(envelope.ext))
         if type(body) is ev.TimerFired and came(event):
             self.woken[body.timer_id] += not passed
             aside = True

@@ -91,7 +91,9 @@ class WriterPen:
                 await self.writer.confirm()
             return self.writer.state
 
-    async def take(self, body: EventBody, one: Incoming, *, turn: int, cause: int | None) -> int:
+    async def take(
+        self, body: EventBody, one: Incoming, *, turn: int, cause: int | None, ext: Mapping[str, str] | None = None
+    ) -> int:
         """Appends the event that takes an inbox record."""
         causes = one.causes if cause is None else (self.places.ref(cause), *one.causes)
         async with self._turns:
@@ -102,6 +104,7 @@ class WriterPen:
                 lamport_seen=one.lamport,
                 inbox_id=one.inbox_id,
                 inbox_position=one.position,
+                ext=ext if ext is not None else {},
             )
         return appended.seq
 

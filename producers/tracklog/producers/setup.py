@@ -44,6 +44,8 @@ class Setup:
     prompt: str | None = None
     sampling: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    on_behalf_of: str | None = None
+    """Who asked for this work: recorded, and may not approve its held calls unless the policy says so."""
     code_version: str = ""
     drift: Drift | None = None
     repeats_max: int | None = None

@@ -1,8 +1,9 @@
 """Taking what came into the inbox: each record becomes an event, in order, by the owner alone (DESIGN §8, rule 3).
 
     Message      MessageReceived: `Session.receive` gives it
-    Decision     ApprovalResolved, when it quotes the request of a call that waits for one, and edits it to what its
-                 tool can be called with
+    Decision     ApprovalResolved, when it quotes the request of a call that waits for one, is from somebody who may
+                 decide, and edits it to what its tool can be called with. One that says that nobody decided in time
+                 is ApprovalRequested of those who are asked next, while there are such
     Settlement   ToolResult, when it names the intent of a call that a person was asked about
     Cancel       CancelRequested: the session raises Cancelled at its next step
     Annotation   Annotated
@@ -27,23 +28,39 @@ from tracklog.producers.pen import WriterPen
 from tracklog.producers.settle import A_PERSON
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
+from tracklog.schemas.approvals import Approver, escalated, may_not
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Settled
 
-__all__ = ["Received", "Taking", "take_all"]
+__all__ = ["Received", "Resolved", "Taking", "requester_of", "take_all"]
 
 READ_S: Final = 0.5
 """How long one of several tasks that wait reads for all, before another one does."""
 
 
 Unfit = Callable[[str, str], str]
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Received(NamedTuple):
     seq: int
     body: ev.MessageReceived
+
+
+class Resolved(NamedTuple):
+    seq: int
+    body: ev.ApprovalResolved
+    ext: Mapping[str, str]
+
+
+class Taken(NamedTuple):
+    """The event that takes a record, and the seq of the one that it answers."""
+
+    body: ev.EventBody
+    cause: int | None = None
+    ext: Mapping[str, str] = _NOTHING
 
 
 def anything(tool: str, arguments: str) -> str:
@@ -64,7 +81,7 @@ class Taking:
         self._unfit = unfit
         self.mailbox: Final = mailbox
         self.messages: deque[Received] = deque()
-        self.resolved: dict[str, tuple[int, ev.ApprovalResolved]] = {}
+        self.resolved: dict[str, Resolved] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
         self.woken: Counter[str] = Counter()
         """Timers that went off, by name."""
@@ -103,12 +120,12 @@ class Taking:
     async def take(self) -> bool:
         """Takes what is there; False when nothing was. Raises what appending raises."""
         async with self._one:
-            taken = await take_all(self._pen, self.mailbox, self._unfit)
-        for seq, body in taken:
+            taken = await take_all(self._pen, self.mailbox, self._clock, self._unfit)
+        for seq, (body, _, ext) in taken:
             if isinstance(body, ev.MessageReceived):
                 self.messages.append(Received(seq, body))
             elif isinstance(body, ev.ApprovalResolved):
-                self.resolved[body.call_id] = (seq, body)
+                self.resolved[body.call_id] = Resolved(seq, body, ext)
             elif isinstance(body, ev.TimerFired):
                 self.woken[body.timer_id] += 1
             elif isinstance(body, ev.Escalated):
@@ -120,85 +137,98 @@ class Taking:
         return bool(taken)
 
 
-async def take_all(pen: WriterPen, mailbox: Mailbox, unfit: Unfit = anything) -> list[tuple[int, ev.EventBody]]:
+async def take_all(pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything) -> list[tuple[int, Taken]]:
     """Events for everything that waits, appended in its order: (seq, event) each.
 
     Each is judged by the state after the ones before it, so a second answer to one question is refused.
     """
-    out: list[tuple[int, ev.EventBody]] = []
+    out: list[tuple[int, Taken]] = []
     for one in mailbox.waiting():
         state = await pen.standing()
         if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
-            body, cause = _event(state, one, unfit)
-            seq = await pen.take(body, one, turn=state.turn, cause=cause)
-            out.append((seq, body))
+            taken = _event(state, one, clock, unfit)
+            seq = await pen.take(taken.body, one, turn=state.turn, cause=taken.cause, ext=taken.ext)
+            out.append((seq, taken))
         mailbox.took(one)
     return out
 
 
-def _event(state: State, one: Incoming, unfit: Unfit) -> tuple[ev.EventBody, int | None]:
-    """(the event that takes this record, the seq of the one that it answers)."""
+def _event(state: State, one: Incoming, clock: Clock, unfit: Unfit) -> Taken:
     body = one.body
     if state.ended and not isinstance(body, inbox.Annotation):
-        return _refusal(one, "the trajectory has ended"), None
+        return _refusal(one, "the trajectory has ended")
     if isinstance(body, inbox.Annotation):
-        return body.event(), None
+        return Taken(body.event())
     if isinstance(body, inbox.Message):
-        return ev.MessageReceived(peer=body.peer, role=body.role, message=body.message, about=body.about), None
+        return Taken(ev.MessageReceived(peer=body.peer, role=body.role, message=body.message, about=body.about))
     if isinstance(body, inbox.Cancel):
-        return ev.CancelRequested(by=body.by, reason=body.reason), None
+        return Taken(ev.CancelRequested(by=body.by, reason=body.reason))
     if isinstance(body, inbox.Decision):
-        return _decided(state, one, body, unfit)
+        return _decided(state, one, body, clock, unfit)
     if isinstance(body, inbox.Settlement):
         return _settled(state, one, body)
     if isinstance(body, inbox.Outcome):
         return _came_out(state, one, body)
     if isinstance(body, inbox.TimerDue) and body.timer_id in state.timers:
-        return ev.TimerFired(timer_id=body.timer_id), None
-    return _refusal(one, _REASONS.get(one.name, "nothing waits for it")), None
+        return Taken(ev.TimerFired(timer_id=body.timer_id))
+    return _refusal(one, _REASONS.get(one.name, "nothing waits for it"))
 
 
-def _decided(state: State, one: Incoming, body: inbox.Decision, unfit: Unfit) -> tuple[ev.EventBody, int | None]:
+def _decided(state: State, one: Incoming, body: inbox.Decision, clock: Clock, unfit: Unfit) -> Taken:
+    """What a decision comes to, by the identity that came with it from the credential, and by the recorded request."""
     call = state.calls.get(body.call_id)
-    if call is None or call.status is not CallStatus.ASKED:
-        return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)"), None
-    if call.request_hash != body.request_hash:
-        return _refusal(one, f"it answers another request than the one for call {body.call_id}"), None
+    if call is None or call.status is not CallStatus.ASKED or call.request is None:
+        return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)")
+    request = call.request
+    if request.hash != body.request_hash:
+        return _refusal(one, f"it answers another request than the one for call {body.call_id}")
+    resolved = ev.ApprovalResolved(**body.model_dump())
     if body.choice is Choice.EXPIRE:
-        if call.expires_at is None:
-            return _refusal(one, f"the request about call {body.call_id} does not expire"), None
-    elif call.may_approve and body.approver not in call.may_approve:
-        return _refusal(one, f"{body.approver} may not decide about call {body.call_id}"), None
+        if request.expires_at is None:
+            return _refusal(one, f"the request about call {body.call_id} does not expire")
+        if request.then:
+            asked, ext = escalated(body.call_id, request, clock.now_us())
+            return Taken(asked, request.seq, ext)
+        return Taken(resolved)
+    who = Approver.said(body.approver, one.ext)
+    wrong = may_not(request.may_approve, request.requester_may, who, tenant=state.tenant, requester=requester_of(state))
+    if wrong:
+        return _refusal(one, f"about call {body.call_id}: {wrong}")
     if body.arguments is not None:
         wrong = unfit(call.tool, body.arguments.text) if body.arguments.whole else "they are too long"
         if wrong:
-            return _refusal(one, f"the edited arguments are not taken: {wrong}"[:TEXT_FIELD_CHARS_MAX]), None
-    return ev.ApprovalResolved(**body.model_dump()), None
+            return _refusal(one, f"the edited arguments are not taken: {wrong}")
+    return Taken(resolved, ext=who.ext)
 
 
-def _settled(state: State, one: Incoming, body: inbox.Settlement) -> tuple[ev.EventBody, int | None]:
+def requester_of(state: State) -> str | None:
+    """On whose behalf a trajectory works."""
+    return None if state.task is None else state.task.on_behalf_of
+
+
+def _settled(state: State, one: Incoming, body: inbox.Settlement) -> Taken:
     call = state.calls.get(body.call_id)
     if call is None or call.status is not CallStatus.ESCALATED or call.hash != body.intent_hash:
-        return _refusal(one, f"nobody was asked about call {body.call_id}"), None
+        return _refusal(one, f"nobody was asked about call {body.call_id}")
     result = ev.ToolResult(call_id=body.call_id, status=body.status, output=body.output, settled=Settled.PERSON)
-    return result, call.seq
+    return Taken(result, call.seq)
 
 
-def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> tuple[ev.EventBody, int | None]:
+def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> Taken:
     """What a dispatcher says, or whoever answers for a tool that said `pending`.
 
     Of a readonly call it does not matter whether it happened, so nobody is asked.
     """
     call = state.calls.get(body.call_id)
     if call is None or call.status not in OPEN_INTENT or call.place is not Place.DISPATCH:
-        return _refusal(one, f"call {body.call_id} is not open where calls are dispatched (any more)"), None
+        return _refusal(one, f"call {body.call_id} is not open where calls are dispatched (any more)")
     if call.hash != body.intent_hash:
-        return _refusal(one, f"it answers another intent than the one of call {body.call_id}"), None
+        return _refusal(one, f"it answers another intent than the one of call {body.call_id}")
     if body.status is ResultStatus.UNKNOWN and call.effect is not Effect.READONLY:
         if call.status is CallStatus.ESCALATED:
-            return _refusal(one, f"a person is asked about call {body.call_id} already"), None
+            return _refusal(one, f"a person is asked about call {body.call_id} already")
         tried = body.output.text[:TEXT_FIELD_CHARS_MAX]
-        return ev.Escalated(call_id=body.call_id, tried=tried, asked=A_PERSON), call.seq
+        return Taken(ev.Escalated(call_id=body.call_id, tried=tried, asked=A_PERSON), call.seq)
     result = ev.ToolResult(
         call_id=body.call_id,
         status=body.status,
@@ -207,11 +237,11 @@ def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> tuple[ev.Even
         duration_ms=body.duration_ms,
         attempts=body.slot,
     )
-    return result, call.seq
+    return Taken(result, call.seq)
 
 
-def _refusal(one: Incoming, reason: str) -> ev.InboxRefused:
-    return ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason)
+def _refusal(one: Incoming, reason: str) -> Taken:
+    return Taken(ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason[:TEXT_FIELD_CHARS_MAX]))
 
 
 _REASONS: Final[Mapping[str, str]] = {

@@ -194,6 +194,7 @@ class Runner:
             driver=Driver.WORKER,
             model=model,
             labels=start.labels,
+            on_behalf_of=start.on_behalf_of,
             budgets=start.budgets,
             workspace=self.files.of(trajectory_id) if self.files is not None and has_files(agent) else None,
             failures_a_day=self.failures_a_day,

@@ -3,6 +3,7 @@
     TracklogError
     +-- InputError                what was given is wrong; fix it and call again       exit 2
     |   +-- InvalidEvent
+    |   |   +-- NotApprover       somebody who may not decide about a held call
     |   +-- InvalidTrajectoryId
     |   +-- SettingsError
     |   +-- ImportSourceError     a recorded run that cannot be read (file and line)
@@ -106,6 +107,9 @@ class InputError(TracklogError, ValueError):
 
 
 class InvalidEvent(InputError): ...
+
+
+class NotApprover(InvalidEvent): ...
 
 
 class InvalidTrajectoryId(InputError): ...

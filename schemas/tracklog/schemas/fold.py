@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import request_of
 from tracklog.schemas.codec import Event
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.head import Judgement, Verdict, advance, judge
@@ -199,14 +200,9 @@ def _authorized(state: State, event: Event, body: ev.Authorized) -> Changes:
 
 
 def _approval_requested(state: State, event: Event, body: ev.ApprovalRequested) -> Changes:
-    return _move_call(
-        state,
-        body.call_id,
-        event.name,
-        request_hash=event.hash,
-        may_approve=body.may_approve,
-        expires_at=body.expires_at,
-    )
+    envelope = event.envelope
+    request = request_of(body, event.hash, envelope.seq, envelope.ext)
+    return _move_call(state, body.call_id, event.name, request_hash=event.hash, request=request)
 
 
 def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) -> Changes:

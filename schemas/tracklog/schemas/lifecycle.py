@@ -138,6 +138,7 @@ CALL: Final[Mapping[CallStatus, Mapping[str, CallStatus]]] = {
     _C.AUTHORIZED: {"ToolIntent": _C.INTENDED},
     _C.HELD: {"ApprovalRequested": _C.ASKED},
     _C.ASKED: {
+        "ApprovalRequested": _C.ASKED,
         "ApprovalResolved:approve": _C.AUTHORIZED,
         "ApprovalResolved:edit": _C.PROPOSED,
         "ApprovalResolved:deny": _C.REFUSED,
@@ -154,6 +155,7 @@ CALL: Final[Mapping[CallStatus, Mapping[str, CallStatus]]] = {
 
 APPROVAL: Final[Mapping[ApprovalStatus, Mapping[str, ApprovalStatus]]] = {
     _A.ASKED: {
+        "ApprovalRequested": _A.ASKED,
         "ApprovalResolved:approve": _A.APPROVED,
         "ApprovalResolved:deny": _A.DENIED,
         "ApprovalResolved:edit": _A.EDITED,

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from pydantic import ConfigDict, TypeAdapter
 
+from tracklog.schemas.approvals import Request
 from tracklog.schemas.head import EMPTY_HEAD, Head
 from tracklog.schemas.lifecycle import ENDED, OPEN_INTENT, STOPPED, CallStatus, TrajectoryStatus
 from tracklog.schemas.values import ZERO_HASH, Budgets, Driver, Effect, Place, Ref
@@ -42,7 +43,8 @@ class Task(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An open tool call. `seq` and `hash` are those of its intent; -1 and zeros before there is one."""
+    """An open tool call. `seq` and `hash` are those of its intent; -1 and zeros before there is one. `request` is the
+    last one to approve it."""
 
     tool: str
     status: CallStatus
@@ -55,8 +57,7 @@ class Call(NamedTuple):
     key_ttl_ms: int | None = None
     not_after: int | None = None
     request_hash: bytes | None = None
-    may_approve: tuple[str, ...] = ()
-    expires_at: int | None = None
+    request: Request | None = None
 
 
 class Spent(NamedTuple):

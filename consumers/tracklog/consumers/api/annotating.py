@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracklog.consumers.api import bodies
-from tracklog.consumers.api.routes import TEXT, Has, Id, Viewer, done, post_once, resource
+from tracklog.consumers.api.routes import TEXT, Has, Id, Viewer, done, resource
 from tracklog.schemas import inbox
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.values import Body
@@ -29,5 +29,5 @@ async def annotate(has: Has, who: Viewer, trajectory_id: Id, body: bodies.Annota
         )
     except ValueError as error:
         raise InputError(f"the annotation makes no sense: {error}") from None
-    await post_once(has, who, state, said, f"annotation/{body.client_id}")
+    await has.client_of(who, state.tenant).annotate(trajectory_id, said)
     return done(has, who, "annotate", trajectory_id)

@@ -34,14 +34,15 @@ def list_approvals(
 async def decide(has: Has, who: Approver, trajectory_id: Id, call_id: CallId, body: bodies.Decide) -> dict[str, str]:
     """Decides about a held call: the first decision in the inbox counts."""
     await has.state(who, trajectory_id)
-    await has.answers.decide(
+    await has.answers.answer(
         trajectory_id,
         call_id,
-        person=who.name,
+        who=who.approver,
         choice=Choice(body.choice),
         reason=body.reason,
         answer=body.answer,
         arguments=None if body.arguments is None else orjson.dumps(body.arguments).decode(),
+        request_hash=None if body.request_hash is None else bytes.fromhex(body.request_hash),
     )
     return done(has, who, body.choice.value, trajectory_id, call_id)
 

@@ -41,6 +41,8 @@ class Decide(_Body):
     reason: Text = ""
     answer: Text | None = None
     arguments: dict[str, Any] | None = None
+    request_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Of the request that is answered, as `GET /approvals` has it; without it the one that is open."""
 
 
 class Settle(_Body):

@@ -9,6 +9,7 @@ from tracklog.schemas.errors import (
     AppendUnknown,
     InputError,
     InvalidEvent,
+    NotApprover,
     RecordTooLarge,
     TaskError,
     TracklogError,
@@ -19,6 +20,7 @@ from tracklog.schemas.errors import (
 __all__ = ["ANSWERS", "answer_of"]
 
 _STATUS: Final[tuple[tuple[type[TracklogError], int], ...]] = (
+    (NotApprover, 403),
     (InvalidEvent, 409),
     (Undecided, 504),
     (WriterError, 409),

@@ -52,8 +52,8 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def caller(request: Request, authorization: Annotated[str | None, Header()] = None) -> Principal:
-    return services_of(request).principal(authorization)
+async def caller(request: Request, authorization: Annotated[str | None, Header()] = None) -> Principal:
+    return await services_of(request).principal(authorization)
 
 
 def with_role(role: Role) -> Any:

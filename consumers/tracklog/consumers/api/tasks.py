@@ -22,7 +22,9 @@ async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit
     if not who.sees(body.tenant):
         raise HTTPException(403, f"this token is not for tenant {body.tenant!r}")
     client = has.client_of(who, body.tenant)
-    await client.submit(body.agent, body.task, id=trajectory_id, labels=body.labels, tenant=body.tenant)
+    asker = None if has.tokens is None else who.name
+    labels, tenant = body.labels, body.tenant
+    await client.submit(body.agent, body.task, id=trajectory_id, labels=labels, tenant=tenant, on_behalf_of=asker)
     return done(has, who, "submit", trajectory_id)
 
 

@@ -26,6 +26,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tracklog.infra.clock import Clock, Entropy
+from tracklog.schemas.approvals import ALL_TENANTS, Approver
 from tracklog.schemas.errors import SettingsError
 from tracklog.schemas.values import Name
 
@@ -34,7 +35,6 @@ __all__ = ["Principal", "Role", "TokenFile", "hash_of", "new_token"]
 logger: Final = logging.getLogger("tracklog.audit")
 RELOAD_S: Final = 5.0
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-ALL_TENANTS: Final = "*"
 
 
 class Role(StrEnum):
@@ -55,6 +55,11 @@ class Principal(NamedTuple):
 
     def may(self, role: Role) -> bool:
         return role in self.roles or role is Role.VIEWER
+
+    @property
+    def approver(self) -> Approver:
+        """As whom it decides."""
+        return Approver(self.name, frozenset(role.value for role in self.roles), self.tenants)
 
     def sees(self, tenant: str) -> bool:
         return ALL_TENANTS in self.tenants or tenant in self.tenants
