@@ -49,6 +49,7 @@ def new_dispatcher(
     *,
     clock: Clock | None = None,
     name: str = "dispatcher",
+    told: list[str] | None = None,
     **settings: Any,
 ) -> Dispatcher:
     return Dispatcher(
@@ -61,6 +62,7 @@ def new_dispatcher(
         name=name,
         settings=DispatchSettings(**settings),
         loop_settings=LoopSettings(poll_timeout_s=0.02),
+        told=told.append if told is not None else lambda _: None,
     )
 
 

@@ -15,6 +15,7 @@ from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
 from tracklog.consumers.ingest.ingest import Ingest
 from tracklog.consumers.read import Reader
+from tracklog.consumers.waiting import Queue
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemEntropy
 from tracklog.infra.log.port import Log
@@ -56,6 +57,7 @@ class Services:
     """The server goes away: streams end, and their clients connect again elsewhere."""
     reader: Reader = field(init=False)
     ingest: Ingest = field(init=False)
+    queue: Queue = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
@@ -72,6 +74,7 @@ class Services:
             body_inline_bytes_max=self.settings.blobs.body_inline_bytes_max,
         )
         self.reader = Reader(self.client, prefix=self.topics.prefix)
+        self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
         self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
 

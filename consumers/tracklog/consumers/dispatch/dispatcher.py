@@ -20,6 +20,7 @@ from typing import Final
 from tracklog.consumers.dispatch.attempt import Attempting, OpenCall, Report
 from tracklog.consumers.dispatch.ledger import Ledger
 from tracklog.consumers.dispatch.partitions import Assigned, DispatchPartitions, News
+from tracklog.consumers.dispatch.pauses import Pauses
 from tracklog.consumers.dispatch.slots import Row
 from tracklog.consumers.dispatch.turns import Turns
 from tracklog.infra.blobs import BlobStore
@@ -96,6 +97,7 @@ class Dispatcher:
         self._told = told
         self._inline_bytes_max = body_inline_bytes_max
         self.turns: Final = Turns(clock)
+        self.pauses: Final = Pauses(log, topics, clock, told)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
         self._poster = Poster(log, topics, clock=clock, framing=framing)
         self._partitions: dict[int, _Partition] = {}
@@ -122,9 +124,12 @@ class Dispatcher:
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then lets calls under way end. Raises what ended the partition loop."""
         async with owning(self.partition_loop, self._topics.group(self._settings.group)) as ended:
-            waits = [asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait())]
+            looking = asyncio.create_task(self.pauses.follow(self._look_again), name="tracklog-pauses")
+            waits = [asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait()), looking]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if looking.done():
+                    looking.result()  # it ends by an error only
             finally:
                 for one in waits:
                     one.cancel()
@@ -164,6 +169,12 @@ class Dispatcher:
         owned.position = news.position
         moved, owned.moved = owned.moved, asyncio.Event()
         moved.set()
+
+    def _look_again(self) -> None:
+        """Calls that wait look at what they know again."""
+        for owned in self._partitions.values():
+            for call in owned.calls.values():
+                call.changed.set()
 
     def _closed(self, partition: int, owned: _Partition, call_hash: bytes) -> None:
         call = owned.calls.pop(call_hash, None)
@@ -256,6 +267,9 @@ class Dispatcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(owned.moved.wait(), left_s)
         return call.open and not call.cancelled
+
+    def paused(self, call: OpenCall) -> bool:
+        return self.pauses.holds(call.intent.tool)
 
     def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
         tool = self._tools.get(call.intent.tool)
