@@ -212,7 +212,9 @@ class StillInDoubt(SessionError):
     exit_code = 4
 
 
-class SessionWaits(SessionError): ...
+class SessionWaits(SessionError):
+    waits_for: str = ""
+    """The trajectory that is waited for, where it is one."""
 
 
 class ApprovalNeeded(SessionWaits): ...
@@ -225,6 +227,9 @@ class TimerAwaited(SessionWaits): ...
 
 
 class OutcomeAwaited(SessionWaits): ...
+
+
+class ChildAwaited(SessionWaits): ...
 
 
 class Cancelled(SessionError): ...
