@@ -44,4 +44,5 @@ async def _work(run: Run, log: Log, client: RedisClient) -> None:
     run.out.note(f"routing as a member of {agenda.group}; stop with Ctrl-C")
     await router.run(stop)
     told = router.counts
-    run.out.note(f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages")
+    said = f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages, {told.children} child runs"
+    run.out.note(said)
