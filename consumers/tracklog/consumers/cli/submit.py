@@ -40,8 +40,10 @@ def submit(
     text = text_of(task, "the task")
     labels = parse_labels(label or [])
     with opened_client(run.settings) as client:
-        others = {"tenant": tenant, "on_behalf_of": on_behalf_of, "swarm": swarm}
-        made = asyncio.run(client.submit(agent, text, id=id, labels=labels, **others))
+        submitting = client.submit(
+            agent, text, id=id, labels=labels, tenant=tenant, on_behalf_of=on_behalf_of, swarm=swarm
+        )
+        made = asyncio.run(submitting)
     if run.as_json:
         run.out.json({"trajectory_id": made})
     else:
