@@ -67,4 +67,4 @@ def _call_ways(own: str, call_id: str, call: Call) -> Iterator[str]:
         who = f" by {who_may(asked)}" if asked else ""
         yield f"waits for a decision{who} on {call.tool}: `tracklog approvals show {own} {call_id}`"
     elif call.status is CallStatus.ESCALATED:
-        yield f"only a person knows whether {call.tool} happened: `tracklog settle {own} {call_id} --happened|--absent`"
+        yield f"only a person knows whether {call.tool} happened: `tracklog escalations settle {own} {call_id} ...`"

@@ -5,10 +5,10 @@ Each is a context manager that closes what it opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.port import Log
@@ -94,14 +94,16 @@ def agenda_of(settings: Settings, log: Log, client: RedisClient) -> Running[Traj
 
 
 @contextmanager
-def opened_views(settings: Settings) -> Iterator[tuple[Log, RedisClient]]:
-    """Log and Redis for reading views. With a Redis of our own, what is new is folded first: a laptop needs no
-    process in the background. With any other, views are as new as its projection."""
+def opened_views(
+    settings: Settings, view: Callable[[Settings, Log, RedisClient], Running[Any]] = projection_of
+) -> Iterator[tuple[Log, RedisClient]]:
+    """Log and Redis for reading a view. With a Redis of our own, what is new is folded first: a laptop needs no
+    process in the background. With any other, the view is as new as what folds it."""
     with opened_log(settings) as log:
         check_topic(log, settings)
         with opened_redis(settings) as client:
             if settings.redis.url.get_secret_value() == EMBEDDED and is_embedded(settings):
-                projection_of(settings, log, client).loop.drain()
+                view(settings, log, client).loop.drain()
             yield log, client
 
 

@@ -306,5 +306,5 @@ def person_needed(trajectory_id: str, call_id: str, tool: str) -> PersonNeeded:
     return PersonNeeded(
         f"call {call_id!r} of tool {tool!r} in trajectory {trajectory_id!r} may have happened, and nothing but a "
         "person can find out",
-        hint=f"look whether it happened, then: tracklog settle {trajectory_id} {call_id} ...",
+        hint=f"look whether it happened, then: tracklog escalations settle {trajectory_id} {call_id} ...",
     )

@@ -42,6 +42,9 @@ READ_S: Final = 0.5
 
 Unfit = Callable[[str, str], str]
 _NOTHING: Final[Mapping[str, str]] = {}
+EXT_BY: Final = "by"
+EXT_REASON: Final = "reason"
+"""In `ext` of the event that takes a person's word on a call in doubt."""
 
 
 class Received(NamedTuple):
@@ -211,7 +214,7 @@ def _settled(state: State, one: Incoming, body: inbox.Settlement) -> Taken:
     if call is None or call.status is not CallStatus.ESCALATED or call.hash != body.intent_hash:
         return _refusal(one, f"nobody was asked about call {body.call_id}")
     result = ev.ToolResult(call_id=body.call_id, status=body.status, output=body.output, settled=Settled.PERSON)
-    return Taken(result, call.seq)
+    return Taken(result, call.seq, {EXT_BY: body.by, EXT_REASON: body.reason})
 
 
 def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> Taken:

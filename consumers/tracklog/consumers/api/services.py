@@ -14,6 +14,7 @@ from tracklog.consumers.api.limits import RateLimit
 from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_signed
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
 from tracklog.consumers.read import Reader
+from tracklog.consumers.waiting import Queue
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
@@ -52,11 +53,13 @@ class Services:
     stopping: bool = False
     """The server goes away: streams end, and their clients connect again elsewhere."""
     reader: Reader = field(init=False)
+    queue: Queue = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.client, prefix=self.topics.prefix)
+        self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
         self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
 

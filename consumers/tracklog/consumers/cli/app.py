@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cancel": ("cancel", "Have trajectories end."),
     "retry": ("retry", "Let stopped trajectories go on."),
     "approvals": ("approvals", "Look at held calls, and decide about them."),
-    "settle": ("settle", "Say whether a call in doubt happened."),
+    "escalations": ("escalations", "Look at calls that may have happened, and say what became of them."),
     "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),

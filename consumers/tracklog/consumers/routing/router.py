@@ -5,8 +5,9 @@
     message                 to the trajectory that it is for, in the order of its sender, with its cause
 
 The partition loop's thread folds the agenda into Redis; the event loop looks at the agendas of the partitions that are
-owned, several times a second, and posts. Everything posted has its identity from the event that it rests on, so it may
-be posted again, after a crash or by two routers at once: it is taken once.
+owned, several times a second, and posts. What is durable in an inbox is taken off the agenda, so nothing is kept in
+memory. Everything posted has its identity from the event that it rests on, so it may be posted again, after a crash or
+by two routers at once: it is taken once.
 """
 
 from __future__ import annotations
@@ -38,8 +39,6 @@ __all__ = ["Router"]
 LOOK_S: Final = 0.1
 AT_ONCE_MAX: Final = 500
 """Entries of one partition that one look takes up."""
-SAID_MAX: Final = 100_000
-"""Entries that are remembered as posted, until the event that answers them takes them off the agenda."""
 AWAY_S: Final = 1.0
 """The pause after the log or Redis was away."""
 _US_PER_MS: Final = 1000
@@ -73,7 +72,6 @@ class Router:
         self._running = running
         self._clock = clock
         self._poster = Poster(log, topics, clock=clock, framing=framing)
-        self._said: dict[bytes, None] = {}
         self.counts = Counts()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -96,7 +94,7 @@ class Router:
         """Posts what is due now, of the partitions that are owned. Raises LogError, StoreError."""
         for partition in list(self._running.loop.positions):
             due, outbox = await asyncio.to_thread(self._agenda, partition)
-            await asyncio.gather(*(self._say(member) for member in due if member not in self._said))
+            await asyncio.gather(*(self._say(partition, member) for member in due))
             await self._deliver(partition, outbox)
 
     def _agenda(self, partition: int) -> tuple[list[bytes], list[bytes]]:
@@ -110,7 +108,7 @@ class Router:
         )
         return due, outbox
 
-    async def _say(self, member: bytes) -> None:
+    async def _say(self, partition: int, member: bytes) -> None:
         entry = entry_of(member)
         if entry.is_timer:
             body: InboxBody = TimerDue(timer_id=entry.name, due_at=entry.due_us)
@@ -121,9 +119,7 @@ class Router:
             self.counts = self.counts._replace(expiries=self.counts.expiries + 1)
         cause = Ref(trajectory_id=entry.trajectory_id, seq=entry.seq)
         await self._poster.post(entry.trajectory_id, body, inbox_id=inbox_id, tenant=entry.tenant, causes=(cause,))
-        self._said[member] = None
-        if len(self._said) > SAID_MAX:
-            del self._said[next(iter(self._said))]
+        await self._take_off(partition, DUE, member)
 
     async def _deliver(self, partition: int, outbox: list[bytes]) -> None:
         """Messages of one sender one after the other, those of several side by side."""
@@ -138,8 +134,12 @@ class Router:
             event = await asyncio.to_thread(self._event_at, partition, post.offset)
             if event is not None and isinstance(event.body, MessageSent):
                 await self._send(event, event.body)
-            key = self._running.store.keys.key(partition, OUTBOX)
-            await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
+            await self._take_off(partition, OUTBOX, member)
+
+    async def _take_off(self, partition: int, name: str, member: bytes) -> None:
+        """After it is durable in an inbox: a crash in between posts it again."""
+        key = self._running.store.keys.key(partition, name)
+        await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
 
     async def _send(self, event: Event, sent: MessageSent) -> None:
         sender = event.envelope

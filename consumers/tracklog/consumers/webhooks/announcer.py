@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from tracklog.consumers.webhooks.message import message_of
 from tracklog.consumers.webhooks.receiver import Receiver
+from tracklog.consumers.webhooks.signing import Secrets
+from tracklog.infra.clock import Clock
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
+from tracklog.infra.settings_http import WebhookSettings
 from tracklog.processors.agenda import UNTOLD, TrajectoryAgenda, waiting_of
 from tracklog.processors.running import Running
 from tracklog.schemas.errors import StoreError
 
-__all__ = ["Announcer"]
+__all__ = ["Announcer", "announcer_of"]
 
 LOOK_S: Final = 0.5
 AT_ONCE_MAX: Final = 500
@@ -42,6 +46,20 @@ class Announcer:
         self._next: dict[int, int] = {}
         self._tasks: asyncio.TaskGroup
         self._telling: dict[tuple[int, bytes], asyncio.Task[None]] = {}
+
+    @property
+    def told(self) -> int:
+        """Messages that addresses have taken from this process."""
+        return sum(one.told for one in self._receivers)
+
+    @property
+    def telling(self) -> int:
+        """Calls that are being told of now."""
+        return len(self._telling)
+
+    @property
+    def given_up(self) -> int:
+        return sum(one.given_up for one in self._receivers)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; what was not told by then is told by whoever has the partition next."""
@@ -94,3 +112,14 @@ class Announcer:
 
     def _key(self, partition: int) -> str:
         return self._running.store.keys.key(partition, UNTOLD)
+
+
+def announcer_of(
+    settings: WebhookSettings, client: RedisClient, running: Running[TrajectoryAgenda], clock: Clock
+) -> Announcer | None:
+    """None when there is nobody to tell. Raises SettingsError, naming the secrets file, InvalidTool."""
+    if not settings.urls:
+        return None
+    secrets = Secrets(Path(settings.secret_file))
+    receivers = [Receiver(url, secrets, settings, clock) for url in settings.urls]
+    return Announcer(client, running, receivers, settings.answer_url)

@@ -1,4 +1,4 @@
-"""One address that messages are sent to: tried again with growing pauses, so often and for so long, and then given up."""
+"""One address that messages are sent to: tried again with growing pauses, for a bounded time, and then given up on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Receiver:
             await asyncio.sleep(pause_s)
 
     async def _send(self, message: Message) -> str:
-        """Why it was not taken; empty when it was. A time-out is no answer: it may have been taken, and is sent again."""
+        """Why it was not taken; empty when it was. After a time-out nobody knows, so it is sent again."""
         headers = signed(message.id, self._clock.now_us() // _US, message.body, self._secrets.keys())
         try:
             async with asyncio.timeout(self._settings.timeout_s):

@@ -2,7 +2,7 @@
 
 webhook-id           the same for every try, and for every message about the same thing
 webhook-timestamp    seconds since 1970 UTC at which this try was signed: a receiver refuses old ones
-webhook-signature    `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`; one for each secret, with spaces between
+webhook-signature    `v1,` and the base64 of HMAC-SHA256 over `id.timestamp.body`, one for each secret
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from tracklog.schemas.errors import SettingsError
 
 __all__ = ["Secrets", "signed"]
 
+logger: Final = logging.getLogger("tracklog.webhooks")
 PREFIX: Final = "whsec_"
 SECRET_BYTES_MIN: Final = 24
 SECRET_BYTES_MAX: Final = 64
@@ -46,6 +48,8 @@ class Secrets:
                 self._read()
             self.problem = ""
         except (OSError, SettingsError) as error:
+            if not self.problem:
+                logger.warning("webhooks are signed as before: %s", error)
             self.problem = str(error)
         return self._keys
 
