@@ -43,9 +43,11 @@ test-faults: setup ## Tests that kill and freeze real processes.
 	@echo "== fault tests"
 	$(PY) -m pytest -m faults
 
-crash-matrix: setup ## Kills and freezes agents at every point of a turn, with every effect class, 20 seeds (20 minutes).
+MATRIX ?=
+
+crash-matrix: setup ## Kills and freezes agents and dispatchers at every point (an hour): make crash-matrix MATRIX="--of dispatchers".
 	@echo "== crash matrix"
-	$(PY) -m benchmarks.crash_matrix
+	$(PY) -m benchmarks.crash_matrix $(MATRIX)
 
 airline: setup ## The 120 recorded airline runs done again by workers that are killed all the time.
 	@echo "== airline runs under a killer"

@@ -154,6 +154,7 @@ class Run:
         )
         owner: Any = dispatcher.partition_loop._owner
         self._watched[process] = dispatcher
+        cast(Any, dispatcher.pauses).holds = self._paused(process, dispatcher)
         at = await asyncio.to_thread(owner.restore, 0)
         while True:
             if process in self._moves:
@@ -166,6 +167,10 @@ class Run:
             at += len(records)
             owner.fold(0, records, at)
             await asyncio.sleep(self.loop.chance.uniform(0.0, 0.05))
+
+    def _paused(self, process: Process, dispatcher: Dispatcher) -> Callable[[str], bool]:
+        """Whether the process takes a tool for paused now."""
+        return lambda tool: False
 
     def _complained(self, process: Process) -> Callable[[str], None]:
         return lambda line: self.told(f"{process.name} {line}")

@@ -152,10 +152,10 @@ class BlobSettings(Section):
 
 
 class TopicSettings(Section):
-    """The four topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
+    """The five topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
 
     partitions: Annotated[int, Field(ge=1, le=limits.PARTITIONS_MAX)] = limits.PARTITIONS_DEFAULT
-    """Partitions of each topic; all four have the same count, fixed for life, because a key's partition
+    """Partitions of each topic; all five have the same count, fixed for life, because a key's partition
     depends on it. Bounds how many processes share the work. Default 12: divides evenly among 1, 2, 3, 4, 6
     and 12."""
     replication_factor: Annotated[int, Field(ge=1, le=32767)] = 3
@@ -322,7 +322,7 @@ class Settings(Section):
         return Topics(self.prefix)
 
     def topic_specs(self) -> tuple[TopicSpec, ...]:
-        """The four topics as they should be."""
+        """The five topics as they should be."""
         return topic_specs(self.topic_names, **self.topics.model_dump())
 
     def public(self) -> dict[str, Any]:

@@ -29,7 +29,17 @@ from tracklog.producers.tool_signature import Signature
 from tracklog.schemas.errors import InvalidTool, ToolOutsideSession
 from tracklog.schemas.values import Effect
 
-__all__ = ["TIMEOUT_S", "CallContext", "ProbeAnswer", "Probed", "Tool", "ToolSet", "declared_effect", "tool"]
+__all__ = [
+    "TIMEOUT_S",
+    "CallContext",
+    "ProbeAnswer",
+    "Probed",
+    "Tool",
+    "ToolSet",
+    "declared_effect",
+    "is_tool_name",
+    "tool",
+]
 
 TIMEOUT_S: Final = 60.0
 """How long a call may take when its tool does not say."""
@@ -113,7 +123,7 @@ class Tool:
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if _NAME.fullmatch(self.name) is None:
+        if not is_tool_name(self.name):
             raise InvalidTool(f"{self.name!r} is no name for a tool", hint="1 to 64 of A-Z a-z 0-9 _ -")
         object.__setattr__(self, "effect", declared_effect(self.name, self.effect))
         _check_settling(self)
@@ -256,6 +266,10 @@ def tool(
         )
 
     return declare if fn is None else declare(fn)
+
+
+def is_tool_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
 
 
 def declared_effect(name: str, effect: str) -> Effect:

@@ -7,6 +7,7 @@ A tokens file is TOML, one table a token:
     hash = "sha256:..."                 # of the token: `tracklog tokens` makes both
     roles = ["approver"]                # viewer, approver, operator; the last two may look, too
     tenants = ["acme"]                  # or ["*"]
+    groups = ["manager"]                # words of your own, which policies name: may_approve = ["role:manager"]
 
 Tokens are 256 random bits, so a plain hash keeps them. The file is read again when it changes: a token that was taken
 out is refused within RELOAD_S.
@@ -45,12 +46,16 @@ class Role(StrEnum):
     OPERATOR = "operator"
 
 
+_API_ROLES: Final = frozenset(role.value for role in Role)
+
+
 class Principal(NamedTuple):
-    """Who a request is from. `name` is recorded as the one who decided."""
+    """Who a request is from. `name` is recorded as the one who decided; policies ask for `groups`, too."""
 
     name: str
     roles: frozenset[Role]
     tenants: frozenset[str]
+    groups: frozenset[str] = frozenset()
 
     def may(self, role: Role) -> bool:
         return role in self.roles or role is Role.VIEWER
@@ -58,7 +63,7 @@ class Principal(NamedTuple):
     @property
     def approver(self) -> Approver:
         """As whom it decides."""
-        return Approver(self.name, frozenset(role.value for role in self.roles), self.tenants)
+        return Approver(self.name, self.groups - _API_ROLES | {role.value for role in self.roles}, self.tenants)
 
     def sees(self, tenant: str) -> bool:
         return ALL_TENANTS in self.tenants or tenant in self.tenants
@@ -71,6 +76,7 @@ class _Entry(BaseModel):
     hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     roles: Annotated[frozenset[Role], Field(min_length=1)]
     tenants: Annotated[frozenset[Name], Field(min_length=1)]
+    groups: frozenset[Name] = frozenset()
 
 
 class TokenFile:
@@ -117,7 +123,7 @@ class TokenFile:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SettingsError(f"the tokens file {self._path} is wrong at {where!r}: {first['msg']}") from None
-        self._known = {one.hash: Principal(one.person, one.roles, one.tenants) for one in entries.values()}
+        self._known = {one.hash: Principal(one.person, one.roles, one.tenants, one.groups) for one in entries.values()}
         self._changed = changed
 
 

@@ -81,6 +81,9 @@ class Desk(Protocol):
     async def report(self, call: OpenCall, report: Report) -> None:
         """Puts the outcome into the inbox; returns when it is durable there."""
 
+    def paused(self, call: OpenCall) -> bool:
+        """Whether no call of its tool may be begun now."""
+
     def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
         """A place among those that may run the call's tool now."""
 
@@ -118,6 +121,7 @@ class Attempting:
             earliest_us=self._now.earliest_us(),
             grace_us=self._grace_us,
             has_probe=self._tool is not None and self._tool.probe is not None,
+            paused=self._desk.paused(self._call),
             cancelled=self._call.cancelled,
             won=self._won,
             sends=self._sends,
