@@ -1,7 +1,7 @@
 """The agenda: what is to be said into inboxes, and when. Folded from the events, served by the router (DESIGN §9).
 
     due       requests for approval that expire and timers by the clock, ranked by the time in milliseconds
-    outbox    messages to other trajectories, ranked by the offset of their event
+    outbox    what other trajectories are to be told (`outbox`), ranked by the offset of the event that says it
     asked, doubted            held calls that wait for a decision, and calls that a person is asked about; for people
     asked:T, doubted:T        the same of one tenant
     untold    of both, those that webhooks have not told of yet, ranked by the offset of the event that asks
@@ -21,6 +21,7 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter
 
 from tracklog.infra.log.port import Record
+from tracklog.processors.outbox import Outbox
 from tracklog.processors.processor import Seen
 from tracklog.processors.writes import Rank, SetFields, Unrank, Write, own_fields
 from tracklog.schemas import events as ev
@@ -35,16 +36,13 @@ __all__ = [
     "DOUBTED",
     "DUE",
     "OUTBOX",
-    "POSTS_MAX",
     "UNTOLD",
     "Agenda",
     "Entry",
-    "Post",
     "TrajectoryAgenda",
     "Waiting",
     "entry_of",
     "list_of",
-    "post_of",
     "waiting_of",
 ]
 
@@ -56,8 +54,6 @@ UNTOLD: Final = "untold"
 FIELD: Final = b"agenda"
 NAME: Final = "agenda"
 VERSION: Final = 3
-POSTS_MAX: Final = 5000
-"""Messages that one batch may bring of one trajectory: whoever folds it takes no more records at once."""
 _US_PER_MS: Final = 1000
 T = TypeVar("T")
 
@@ -111,14 +107,6 @@ class Waiting(NamedTuple):
         return [self.kind, list_of(self.kind, self.tenant)]
 
 
-class Post(NamedTuple):
-    """Where a message to be delivered lies."""
-
-    offset: int
-    trajectory_id: str
-    seq: int
-
-
 class Intended(NamedTuple):
     """What is told of an open intent, should a person be asked about it."""
 
@@ -128,14 +116,14 @@ class Intended(NamedTuple):
 
 
 class TrajectoryAgenda(NamedTuple):
-    """Of one trajectory. `posts` are the last that it sent, POSTS_MAX at most."""
+    """Of one trajectory."""
 
     trajectory_id: str
     head: Head = EMPTY_HEAD
     due: Mapping[str, Entry] = {}
     waiting: Mapping[str, Waiting] = {}
     intents: Mapping[str, Intended] = {}
-    posts: tuple[Post, ...] = ()
+    outbox: Outbox = Outbox()
     ended: bool = False
 
 
@@ -173,11 +161,11 @@ class Agenda:
         for one in _gone(after.waiting, waited):
             yield Rank(one.lists, shown_as(one), 0)
             yield Rank([UNTOLD], shown_as(one), one.offset)
-        written = before.posts[-1].seq if before is not None and before.posts else -1
-        for post in after.posts:
+        written = before.outbox.posts[-1].seq if before is not None and before.outbox.posts else -1
+        for post in after.outbox.posts:
             if post.seq > written:
                 yield Rank([OUTBOX], orjson.dumps(list(post)).decode(), post.offset)
-        stored = _STORED.dump_json(after._replace(posts=after.posts[-1:]))
+        stored = _STORED.dump_json(after._replace(outbox=after.outbox._replace(posts=after.outbox.posts[-1:])))
         yield SetFields(own_fields(after.trajectory_id), {FIELD.decode(): stored})
 
 
@@ -211,13 +199,9 @@ def _gone(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[T]:
     return (one for name, one in before.items() if after.get(name) != one)
 
 
-def post_of(member: bytes) -> Post:
-    """Raises ValueError for what is none."""
-    return Post(*orjson.loads(member))
-
-
 def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> TrajectoryAgenda:
     envelope = event.envelope
+    state = state._replace(outbox=state.outbox.after(event, record))
     match event.body:
         case ev.ApprovalRequested(call_id=call_id) as body:
             request = request_of(body, event.hash, envelope.seq, envelope.ext)
@@ -240,9 +224,6 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             return state._replace(due={**state.due, f"timer:{timer_id}": entry})
         case ev.TimerFired(timer_id=timer_id):
             return state._replace(due=_without(state.due, f"timer:{timer_id}"))
-        case ev.MessageSent():
-            post = Post(record.offset, envelope.trajectory_id, envelope.seq)
-            return state._replace(posts=(*state.posts[-(POSTS_MAX - 1) :], post))
         case ev.TaskEnded():
             head = state.head._replace(recent=(), lost=())
             return state._replace(due={}, waiting={}, intents={}, ended=True, head=head)

@@ -16,7 +16,7 @@ from tracklog.producers.history import History
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
-from tracklog.producers.writer import TrajectoryWriter
+from tracklog.producers.writer import Takes, TrajectoryWriter
 from tracklog.schemas.codec import Encoded, Framing, single_object
 from tracklog.schemas.errors import (
     ClaimLost,
@@ -29,7 +29,7 @@ from tracklog.schemas.events import OwnershipClaimed
 from tracklog.schemas.limits import ACCEPTED_WINDOW
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier, Topics
-from tracklog.schemas.values import Driver, InboxId, check_trajectory_id
+from tracklog.schemas.values import Driver, check_trajectory_id
 
 TENANT_DEFAULT: Final = "default"
 APPENDS_A_TURN: Final = 64
@@ -100,13 +100,12 @@ class EventProducer:
         driver: Driver,
         tenant: str | None = None,
         reason: str = "",
-        inbox_id: InboxId | None = None,
-        inbox_position: int | None = None,
+        takes: Takes | None = None,
     ) -> TrajectoryWriter:
         """Becomes the owner: appends a claim with a fresh nonce and reads back that it was accepted.
 
-        `tenant` None takes the trajectory's own, or `default` for a new one. With `inbox_id` the claim takes that
-        record from the inbox. Raises ClaimLost when somebody
+        `tenant` None takes the trajectory's own, or `default` for a new one. `takes` is a record of
+        the inbox that the claim takes. Raises ClaimLost when somebody
         was first (claim again if that is wanted), TrajectoryFaulty, Undecided, InvalidTrajectoryId.
         """
         track = await self.track_of(check_trajectory_id(trajectory_id))
@@ -117,9 +116,7 @@ class EventProducer:
                 hint=f"look at it with: tracklog verify {trajectory_id}",
             )
         body = OwnershipClaimed(owner=owner, nonce=self._entropy.nonce(), driver=driver, reason=reason)
-        writer = TrajectoryWriter(
-            self, state, body, _tenant(state, tenant), inbox_id=inbox_id, inbox_position=inbox_position
-        )
+        writer = TrajectoryWriter(self, state, body, _tenant(state, tenant), takes=takes)
         try:
             await writer.claim_and_read_back()
         except Fenced as error:

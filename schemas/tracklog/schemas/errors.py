@@ -204,7 +204,9 @@ class StillInDoubt(SessionError):
     exit_code = 4
 
 
-class SessionWaits(SessionError): ...
+class SessionWaits(SessionError):
+    waits_for: str = ""
+    """The trajectory that is waited for, where it is one."""
 
 
 class ApprovalNeeded(SessionWaits): ...
@@ -217,6 +219,9 @@ class TimerAwaited(SessionWaits): ...
 
 
 class OutcomeAwaited(SessionWaits): ...
+
+
+class ChildAwaited(SessionWaits): ...
 
 
 class Cancelled(SessionError): ...

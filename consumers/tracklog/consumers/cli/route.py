@@ -47,6 +47,7 @@ async def _work(run: Run, log: Log, client: RedisClient) -> None:
     run.out.note(f"routing as a member of {agenda.group}; stop with Ctrl-C")
     await run_together(stop, router.run, *(() if announcer is None else (announcer.run,)))
     told = router.counts
-    run.out.note(f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages")
+    said = f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages, {told.children} child runs"
+    run.out.note(said)
     if announcer is not None:
         run.out.note(f"{announcer.told} webhook messages taken, {announcer.given_up} given up")
