@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from fastapi.routing import APIRoute
 
-from tests.support.serving import Api, serving
+from tests.support.serving import ROLES, Api, serving
 from tests.support.sessions import TRAJECTORY
 from tracklog.consumers.api.app import ROUTERS
 
@@ -50,6 +50,13 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("POST", "/trajectories/{trajectory_id}/annotations"): Call(
         "viewer", {"client_id": "c", "name": "score", "value": "1"}
     ),
+    ("POST", "/trajectories"): Call(
+        "recorder", {"id": "new-1", "client": "c", "agent": "a", "task": "t"}, other_tenant=403
+    ),
+    ("POST", "/trajectories/{trajectory_id}/events"): Call(
+        "recorder", {"client": "c", "first": 1, "events": [{"type": "ContextBuilt"}]}
+    ),
+    ("POST", "/trajectories/{trajectory_id}/release"): Call("recorder", {"client": "c"}),
 }
 
 
@@ -84,7 +91,7 @@ async def test_each_route_asks_for_a_token_for_its_role_and_for_the_tenant(api: 
         path = path_of(route)
         assert api.ask(method, path, call.body, None)[0] == 401, route
         assert api.ask(method, path, call.body, "nobody")[0] == 401, route
-        for role in {"viewer", "approver", "operator"} - {call.role}:
+        for role in set(ROLES) - {call.role}:
             if call.role != "viewer":
                 assert api.ask(method, path, call.body, role)[0] == 403, (route, role)
         stranger = f"stranger-{call.role}"

@@ -30,12 +30,12 @@ from tracklog.producers.policy_file import PolicyFile
 from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.topics import Topics
 
-__all__ = ["BODY_MAX", "Api", "serving", "token"]
+__all__ = ["BODY_MAX", "ROLES", "Api", "serving", "token"]
 
 START_S: Final = 20.0
 FORM: Final = "application/x-www-form-urlencoded"
 BODY_MAX: Final = 64 * 1024
-ROLES: Final = ("viewer", "approver", "operator")
+ROLES: Final = ("viewer", "approver", "operator", "recorder")
 """Each has a token by this name for the tenant `default`, and one by `stranger-...` for another."""
 HELD: Final = PolicyFile(b'default = "hold"\n', "policy.toml")
 

@@ -50,7 +50,8 @@ ASIDE: Final[frozenset[type]] = frozenset(
 )
 """Written about a program's work, not asked for by it. A set, as the next two: asking a tuple of pydantic models by
 isinstance takes longer than all else that is done with an event here."""
-IMPORTED: Final = "import:"
+IMPORTED: Final = ("import:", "ingest:")
+"""Sources under which importers and the ingest API count what was recorded elsewhere."""
 BY_IMPORTER: Final[frozenset[type]] = frozenset({ev.Observed, ev.TaskEnded})
 """What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -308,12 +309,12 @@ class Cursor:
 
 
 def came(event: Event) -> bool:
-    """True for what was taken from the inbox; an import counts its own steps by inbox ids."""
+    """True for what was taken from the inbox; what was recorded elsewhere counts its own steps by inbox ids."""
     return event.envelope.inbox_id is not None and not imported(event)
 
 
 def imported(event: Event) -> bool:
-    """True for an event that an importer made."""
+    """True for an event that was recorded elsewhere."""
     taken = event.envelope.inbox_id
     return taken is not None and taken.source.startswith(IMPORTED)
 

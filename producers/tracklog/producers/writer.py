@@ -78,6 +78,7 @@ class TrajectoryWriter:
         tenant: str,
         *,
         takes: Takes | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> None:
         self.trajectory_id: Final = state.trajectory_id
         self.tenant: Final = tenant
@@ -86,6 +87,7 @@ class TrajectoryWriter:
         self._producer = producer
         self._claim = claim
         self._claim_takes = takes
+        self._claim_ext = _NO_EXT if ext is None else ext
         self._key = state.trajectory_id.encode()
         self._prefix = trajectory_prefix(state.trajectory_id, tenant)
         self._epoch = state.head.epoch
@@ -101,6 +103,11 @@ class TrajectoryWriter:
     def epoch(self) -> int:
         """The epoch this writer owns."""
         return self._epoch
+
+    @property
+    def nonce(self) -> bytes:
+        """That of its claim: who owns the trajectory has it in the head."""
+        return self._claim.nonce
 
     @property
     def next_seq(self) -> int:
@@ -193,10 +200,10 @@ class TrajectoryWriter:
     async def claim_and_read_back(self) -> None:
         """Writes the claim and waits for the log's word on it. Called once, by `EventProducer.claim`."""
         if self._claim_takes is None:
-            claim = self._chain(self._claim, self._turn, (), 0, None, None, _NO_EXT)
+            claim = self._chain(self._claim, self._turn, (), 0, None, None, self._claim_ext)
         else:
             inbox_id, position, causes, lamport = self._claim_takes
-            claim = self._chain(self._claim, self._turn, causes, lamport, inbox_id, position, _NO_EXT)
+            claim = self._chain(self._claim, self._turn, causes, lamport, inbox_id, position, self._claim_ext)
         await self._send(claim)
         await self.barrier()
         track = await self._producer.track_of(self.trajectory_id)
