@@ -74,7 +74,7 @@ def provider() -> Iterator[Provider]:
 
 async def test_a_token_says_who_it_is_with_which_roles_for_which_tenants(provider: Provider) -> None:
     assert await provider.oidc().principal(provider.token()) == Principal(
-        "ada", frozenset((Role.APPROVER,)), frozenset(("acme",))
+        "ada", frozenset((Role.APPROVER,)), frozenset(("acme",)), frozenset(("staff",))
     )
 
 
@@ -92,7 +92,8 @@ async def test_claims_are_taken_from_where_the_settings_say(provider: Provider) 
         "https://acme.example/org": "everywhere",
     }
     found = await oidc.principal(provider.token(**told))
-    assert found == Principal("ada@acme.example", frozenset((Role.OPERATOR,)), frozenset(("*",)))
+    assert found == Principal("ada@acme.example", frozenset((Role.OPERATOR,)), frozenset(("*",)), frozenset(("ops",)))
+    assert found.approver.roles == {"operator", "ops"}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def ways_out(state: State) -> Iterator[str]:
     for call_id, call in state.calls.items():
         yield from _call_ways(own, call_id, call)
     if state.parked == Parked.MESSAGE:
-        yield f"waits for a message: `tracklog send {own} TEXT`"
+        whom = f" from {state.waits_for}" if state.waits_for else ""
+        yield f"waits for a message{whom}: `tracklog send {own} TEXT`"
+    if state.parked == Parked.CHILD:
+        yield f"waits for the end of {state.waits_for}: `tracklog swarm {own}`"
 
 
 def stopped_words(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -67,4 +70,4 @@ def _call_ways(own: str, call_id: str, call: Call) -> Iterator[str]:
         who = f" by {who_may(asked)}" if asked else ""
         yield f"waits for a decision{who} on {call.tool}: `tracklog approvals show {own} {call_id}`"
     elif call.status is CallStatus.ESCALATED:
-        yield f"only a person knows whether {call.tool} happened: `tracklog settle {own} {call_id} --happened|--absent`"
+        yield f"only a person knows whether {call.tool} happened: `tracklog escalations settle {own} {call_id} ...`"

@@ -40,7 +40,7 @@ def test_what_waits_for_a_person_names_the_command() -> None:
 
     assert lines == [
         "waits for a decision by ada on refund: `tracklog approvals show trip-1 c1`",
-        "only a person knows whether book happened: `tracklog settle trip-1 c2 --happened|--absent`",
+        "only a person knows whether book happened: `tracklog escalations settle trip-1 c2 ...`",
         "waits for a message: `tracklog send trip-1 TEXT`",
     ]
 

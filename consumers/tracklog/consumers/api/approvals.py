@@ -9,10 +9,8 @@ from fastapi import Query
 
 from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import PAGE_MAX, Approver, CallId, Has, Id, Viewer, done, resource, tenant_of
-from tracklog.consumers.api.services import Services
-from tracklog.infra.redis_script import ask
-from tracklog.processors.agenda import ASKED, NAME, VERSION, Entry, entry_of
-from tracklog.processors.store_keys import StoreKeys
+from tracklog.consumers.waiting import row_of
+from tracklog.processors.agenda import ASKED
 from tracklog.schemas.values import Choice
 
 __all__ = ["router"]
@@ -22,12 +20,16 @@ router = resource("approvals")
 
 @router.get("/approvals")
 def list_approvals(
-    has: Has, who: Viewer, tenant: Annotated[str | None, Query(max_length=200)] = None
+    has: Has,
+    who: Viewer,
+    tenant: Annotated[str | None, Query(max_length=200)] = None,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> dict[str, Any]:
-    """Held calls that wait for somebody, the one that waits longest first."""
-    only = tenant_of(who, tenant)
-    found = [one for one in _asked(has) if only in (None, one.tenant)]
-    return {"approvals": [_shown(one) for one in sorted(found, key=lambda one: one.asked_ms)]}
+    """Held calls that wait for somebody, the one that waits longest first; `next` is the cursor of the page behind
+    this one, `total` how many there are."""
+    page = has.queue.page(ASKED, tenant=tenant_of(who, tenant), cursor=cursor, limit=limit)
+    return {"approvals": [row_of(one) for one in page.rows], "next": page.next, "total": page.total}
 
 
 @router.post("/trajectories/{trajectory_id}/calls/{call_id}/decision", status_code=202)
@@ -45,21 +47,3 @@ async def decide(has: Has, who: Approver, trajectory_id: Id, call_id: CallId, bo
         request_hash=None if body.request_hash is None else bytes.fromhex(body.request_hash),
     )
     return done(has, who, body.choice.value, trajectory_id, call_id)
-
-
-def _asked(has: Services) -> list[Entry]:
-    keys = StoreKeys(has.topics.prefix, NAME, VERSION)
-    partitions = has.log.partition_count(has.topics.events)
-    commands = [("ZRANGE", keys.key(partition, ASKED), 0, PAGE_MAX - 1) for partition in range(partitions)]
-    return [entry_of(member) for members in ask(has.client, commands) for member in members]
-
-
-def _shown(one: Entry) -> dict[str, Any]:
-    return {
-        "trajectory_id": one.trajectory_id,
-        "tenant": one.tenant,
-        "call_id": one.name,
-        "request_hash": one.hash,
-        "asked_ms": one.asked_ms,
-        "expires_us": one.due_us,
-    }

@@ -8,8 +8,8 @@ from fastapi import Query
 
 from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import PAGE_MAX, CallId, Has, Id, Operator, Viewer, done, resource, tenant_of
-from tracklog.consumers.listing import listed
-from tracklog.consumers.read_filter import Filter
+from tracklog.consumers.waiting import row_of
+from tracklog.processors.agenda import DOUBTED
 
 __all__ = ["router"]
 
@@ -18,12 +18,15 @@ router = resource("escalations")
 
 @router.get("/escalations")
 def list_escalations(
-    has: Has, who: Viewer, tenant: Annotated[str | None, Query(max_length=200)] = None
+    has: Has,
+    who: Viewer,
+    tenant: Annotated[str | None, Query(max_length=200)] = None,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> dict[str, Any]:
-    """Trajectories with a call that may have happened, newest first."""
-    wanted = Filter(tenant=tenant_of(who, tenant), status="in doubt")
-    page = listed(has.reader, wanted, None, cursor=None, limit=PAGE_MAX)
-    return {"trajectories": page.rows, "next": page.next}
+    """Calls that may have happened, the one that waits longest for a person first; in pages as `/approvals`."""
+    page = has.queue.page(DOUBTED, tenant=tenant_of(who, tenant), cursor=cursor, limit=limit)
+    return {"escalations": [row_of(one) for one in page.rows], "next": page.next, "total": page.total}
 
 
 @router.post("/trajectories/{trajectory_id}/calls/{call_id}/settlement", status_code=202)

@@ -96,10 +96,11 @@ class Oidc:
         except ValidationError:
             raise TokenRefused(f"the token has no person in {asked.person_claim!r}", known=True) from None
         named = asked.roles or {role.value: role.value for role in Role}
-        roles = frozenset(Role(named[word]) for word in _words(_at(claims, asked.roles_claim)) if word in named)
+        words = _words(_at(claims, asked.roles_claim))
+        roles = frozenset(Role(named[word]) for word in words if word in named)
         if not roles:
             raise TokenRefused(f"the token has no role of this API in {asked.roles_claim!r}", known=True)
-        return Principal(person, roles, self._tenants(claims))
+        return Principal(person, roles, self._tenants(claims), frozenset(words) - set(Role))
 
     def _tenants(self, claims: Mapping[str, Any]) -> frozenset[str]:
         found = _at(claims, self._settings.tenants_claim)

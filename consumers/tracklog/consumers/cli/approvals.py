@@ -1,4 +1,4 @@
-"""`tracklog approvals approve|deny`"""
+"""`tracklog approvals list|show|approve|deny`"""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Annotated
 import typer
 
 from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.waiting import Cursor, Limit, Tenant, age, tell_waiting
+from tracklog.consumers.held_call import held_call
+from tracklog.consumers.summary import one_line
 from tracklog.consumers.tasking import text_of
-from tracklog.consumers.wiring import check_writable, framing_of, opened_log
+from tracklog.consumers.wiring import blobs_of, check_topic, check_writable, framing_of, opened_log
+from tracklog.infra.clock import SystemClock
+from tracklog.processors.agenda import ASKED, Waiting
 from tracklog.producers.answers import Answers
-from tracklog.schemas.approvals import Approver
+from tracklog.schemas.approvals import Approver, who_may
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.values import Choice
 
@@ -28,6 +34,55 @@ Roles = Annotated[
 Tenants = Annotated[
     list[str] | None, typer.Option("--tenant", metavar="NAME", help="A tenant that you are of; recorded. Repeatable.")
 ]
+
+
+_COLUMNS = ("trajectory", "call", "tool", "age", "expires in", "may decide", "arguments")
+
+
+@command(app, "list")
+def list_command(run: Run, tenant: Tenant = None, limit: Limit = 50, cursor: Cursor = None) -> None:
+    """List held calls that wait for somebody, the oldest first: tool, age, who may decide, hash of the arguments.
+
+    From Redis, as new as `tracklog route` keeps it; without Redis from the log, all of which is then read.
+
+    \b
+    Examples:
+      tracklog approvals list
+      tracklog approvals list --tenant acme --limit 10 --json
+    """
+    tell_waiting(run, ASKED, "approvals", _COLUMNS, _cells, tenant=tenant, limit=limit, cursor=cursor)
+
+
+@command(app)
+def show(run: Run, trajectory_id: Id, call_id: CallId) -> None:
+    """Show a held call as whoever decides about it must see it: arguments, rule, who may, until when, and then.
+
+    \b
+    Example:
+      tracklog approvals show trip-1 call-2
+    """
+    with opened_log(run.settings) as log:
+        check_topic(log, run.settings)
+        topic, blobs = run.settings.topic_names.events, blobs_of(run.settings)
+        found = held_call(log, topic, blobs, trajectory_id, call_id)
+    if run.as_json:
+        run.out.json(found.map())
+        return
+    now_us, request = SystemClock().now_us(), found.request
+    run.out.text(f"{found.tool}({found.arguments})")
+    lines = [
+        ("held by", found.rule),
+        ("reason", request.reason),
+        ("asked", f"{age(found.asked_ms * 1000, now_us)} ago, of tenant {found.tenant}"),
+        ("may decide", found.who),
+        ("until", _until(request.expires_at, now_us)),
+        *(("then", f"{who_may(one.may_approve)} for {_within(one.expires_in_s)}") for one in request.then),
+        ("arguments", request.argument_hash.hex()),
+        ("request", request.hash.hex()),
+    ]
+    for name, text in lines:
+        if text:
+            run.out.text(f"  {name:<10} {text}")
 
 
 @command(app)
@@ -82,6 +137,28 @@ def deny(
       tracklog approvals deny trip-1 call-2 --feedback 'too expensive: find one below 200' --as ada
     """
     _decide(run, trajectory_id, call_id, _who(person, role, tenant), Choice.DENY, reason=feedback)
+
+
+def _cells(one: Waiting, now_us: int) -> tuple[str, ...]:
+    since, left = age(one.since_ms * 1000, now_us), _left(one.expires_us, now_us)
+    who = one_line(who_may(one.may_approve), 60)
+    return (one.trajectory_id, one.call_id, one.tool, since, left, who, one.argument_hash[:16])
+
+
+def _left(expires_us: int | None, now_us: int) -> str:
+    if expires_us is None:
+        return "never"
+    return "expired" if expires_us <= now_us else age(now_us, expires_us)
+
+
+def _until(expires_us: int | None, now_us: int) -> str:
+    if expires_us is None:
+        return "for ever"
+    return f"{clock_time(expires_us // 1000)[:19]} UTC ({_left(expires_us, now_us)})"
+
+
+def _within(seconds: float | None) -> str:
+    return "ever" if seconds is None else age(0, round(seconds * 1_000_000))
 
 
 def _who(person: str, role: list[str] | None, tenant: list[str] | None) -> Approver:
