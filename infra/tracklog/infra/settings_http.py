@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tracklog.infra.settings_base import Count, Positive, Section
 
-__all__ = ["LOOPBACK", "ApiSettings", "IngestSettings", "OidcSettings"]
+__all__ = ["LOOPBACK", "ApiSettings", "IngestSettings", "OidcSettings", "WebhookSettings"]
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -94,6 +94,35 @@ class OidcSettings(Section):
     def _for_us(self) -> Self:
         if self.issuer and not self.audience:
             raise ValueError("an issuer needs an audience: a token for another service must not open this one")
+        return self
+
+
+class WebhookSettings(Section):
+    """Where `tracklog route` tells of calls that wait for a person: signed messages after the Standard Webhooks
+    specification."""
+
+    urls: Annotated[tuple[Url, ...], BeforeValidator(_listed)] = ()
+    """Addresses that each message is sent to, and no others: redirects are not followed. They are shown by
+    `tracklog doctor`, so they hold no secret. In the environment: separated by commas. Default: none."""
+    secret_file: str = ""
+    """File with the secrets that sign the messages, one a line (`whsec_` and base64). Needed with addresses. While a
+    secret is changed it has the old and the new one. Read again when it changes."""
+    answer_url: Url = ""
+    """Where people reach the API: begins the link in a message. Default: empty, messages have no link."""
+    timeout_s: Positive = 10.0
+    """Seconds that an address has to take a message. After it the message is sent again, under the same id."""
+    tries_max: Count = 30
+    """How often one message is sent to an address that does not take it."""
+    pause_s: Positive = 5.0
+    """Seconds between the first two tries; doubled after each, up to ten minutes."""
+    give_up_s: Positive = 14_400.0
+    """Seconds after which a message that an address has not taken is given up: the log of the router says so, and the
+    call goes on waiting."""
+
+    @model_validator(mode="after")
+    def _signed(self) -> Self:
+        if self.urls and not self.secret_file:
+            raise ValueError("addresses need a secret_file: nobody could tell a message from a forged one")
         return self
 
 

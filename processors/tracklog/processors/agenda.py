@@ -4,8 +4,10 @@
     outbox    what other trajectories are to be told (`outbox`), ranked by the offset of the event that says it
     asked, doubted            held calls that wait for a decision, and calls that a person is asked about; for people
     asked:T, doubted:T        the same of one tenant
+    untold    of both, those that webhooks have not told of yet, ranked by the offset of the event that asks
 
-An entry goes when the event that answers it was accepted; one of `due` and `outbox` sooner, by whoever has posted it.
+An entry goes when the event that answers it was accepted; one of `due`, `outbox` and `untold` sooner, by whoever has
+posted or told it.
 All can be made again from the log; what is then said again is taken once. The lists for people have one rank, so their
 members are in the order of their bytes, which begin with the time: pages are cut at any place, however many are open.
 """
@@ -34,6 +36,7 @@ __all__ = [
     "DOUBTED",
     "DUE",
     "OUTBOX",
+    "UNTOLD",
     "Agenda",
     "Entry",
     "TrajectoryAgenda",
@@ -47,9 +50,10 @@ DUE: Final = "due"
 ASKED: Final = "asked"
 DOUBTED: Final = "doubted"
 OUTBOX: Final = "outbox"
+UNTOLD: Final = "untold"
 FIELD: Final = b"agenda"
 NAME: Final = "agenda"
-VERSION: Final = 2
+VERSION: Final = 3
 _US_PER_MS: Final = 1000
 T = TypeVar("T")
 
@@ -73,7 +77,8 @@ class Entry(NamedTuple):
 class Waiting(NamedTuple):
     """A call that waits for a person: a held one, or one that may have happened.
 
-    `hash` is of the request or of the intent, in hex as `argument_hash`. `step`: how often others were asked before.
+    `hash` is of the request or of the intent, in hex as `argument_hash`. `step`: how often others were asked before;
+    `offset`: of the event by which it waits.
     """
 
     kind: str
@@ -90,6 +95,7 @@ class Waiting(NamedTuple):
     expires_us: int | None = None
     then: int = 0
     step: int = 0
+    offset: int = 0
 
     @property
     def place(self) -> str:
@@ -151,9 +157,10 @@ class Agenda:
         for entry in _gone(after.due, due):
             yield Rank([DUE], member_of(entry), entry.due_us // _US_PER_MS)
         for one in _gone(waited, after.waiting):
-            yield Unrank(one.lists, shown_as(one))
+            yield Unrank([*one.lists, UNTOLD], shown_as(one))
         for one in _gone(after.waiting, waited):
             yield Rank(one.lists, shown_as(one), 0)
+            yield Rank([UNTOLD], shown_as(one), one.offset)
         written = before.outbox.posts[-1].seq if before is not None and before.outbox.posts else -1
         for post in after.outbox.posts:
             if post.seq > written:
@@ -198,7 +205,7 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
     match event.body:
         case ev.ApprovalRequested(call_id=call_id) as body:
             request = request_of(body, event.hash, envelope.seq, envelope.ext)
-            return _ask(state, f"ask:{call_id}", _held(event, call_id, request, record.timestamp_ms), request)
+            return _ask(state, f"ask:{call_id}", _held(event, call_id, request, record), request)
         case ev.ApprovalResolved(call_id=call_id):
             name = f"ask:{call_id}"
             return state._replace(due=_without(state.due, name), waiting=_without(state.waiting, name))
@@ -207,7 +214,7 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             waiting = _without(state.waiting, f"doubt:{call_id}")
             return state._replace(intents={**state.intents, call_id: told}, waiting=waiting)
         case ev.Escalated(call_id=call_id) as escalated if call_id in state.intents:
-            name, one = f"doubt:{call_id}", _doubted(event, escalated, state.intents[call_id], record.timestamp_ms)
+            name, one = f"doubt:{call_id}", _doubted(event, escalated, state.intents[call_id], record)
             return state._replace(waiting={**state.waiting, name: one})
         case ev.ToolResult(call_id=call_id):
             waiting = _without(state.waiting, f"doubt:{call_id}")
@@ -233,14 +240,14 @@ def _ask(state: TrajectoryAgenda, name: str, one: Waiting, request: Request) -> 
     return state._replace(due=due, waiting={**state.waiting, name: one})
 
 
-def _held(event: Event, call_id: str, request: Request, since_ms: int) -> Waiting:
+def _held(event: Event, call_id: str, request: Request, record: Record) -> Waiting:
     return Waiting(
         kind=ASKED,
         trajectory_id=event.envelope.trajectory_id,
         tenant=event.envelope.tenant,
         call_id=call_id,
         tool=request.tool,
-        since_ms=since_ms,
+        since_ms=record.timestamp_ms,
         hash=request.hash.hex(),
         argument_hash=request.argument_hash.hex(),
         reason=request.reason,
@@ -249,12 +256,22 @@ def _held(event: Event, call_id: str, request: Request, since_ms: int) -> Waitin
         expires_us=request.expires_at,
         then=len(request.then),
         step=request.step,
+        offset=record.offset,
     )
 
 
-def _doubted(event: Event, body: ev.Escalated, intended: Intended, since_ms: int) -> Waiting:
+def _doubted(event: Event, body: ev.Escalated, intended: Intended, record: Record) -> Waiting:
     about = event.envelope.trajectory_id, event.envelope.tenant, body.call_id
-    return Waiting(DOUBTED, *about, intended.tool, since_ms, intended.hash, intended.argument_hash, body.tried)
+    return Waiting(
+        DOUBTED,
+        *about,
+        intended.tool,
+        record.timestamp_ms,
+        intended.hash,
+        intended.argument_hash,
+        body.tried,
+        offset=record.offset,
+    )
 
 
 def _entry(event: Event, name: str, due_us: int) -> Entry:

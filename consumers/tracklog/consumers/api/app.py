@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteError
 
-from tracklog.consumers.api import annotating, approvals, escalations, health, ingest, tasks, trajectories
+from tracklog.consumers.api import annotating, answering, approvals, escalations, health, ingest, tasks, trajectories
 from tracklog.consumers.api.errors import ANSWERS, answer_of
 from tracklog.consumers.api.limits import BodyLimit
 from tracklog.consumers.api.segments import EncodedSegments
@@ -28,6 +28,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     trajectories.router,
     tasks.router,
     approvals.router,
+    answering.router,
     escalations.router,
     annotating.router,
     ingest.router,
