@@ -175,7 +175,7 @@ async def test_another_owner_begins_the_call_again_and_it_is_said(api: Api, clie
 
 async def test_a_reply_that_a_model_begins_again_is_heard_as_begun_again() -> None:
     def chunks(*texts: str, finish: str | None) -> bytes:
-        parts = [{"index": 0, "delta": {"content": text}, "finish_reason": None} for text in texts]
+        parts: list[Any] = [{"index": 0, "delta": {"content": text}, "finish_reason": None} for text in texts]
         parts += [{"index": 0, "delta": {}, "finish_reason": finish}] if finish else []
         return b"".join(b"data: " + json.dumps({"choices": [part]}).encode() + b"\n\n" for part in parts)
 
