@@ -23,7 +23,7 @@ from tracklog.schemas.approvals import Approver, Request, may_not, who_may
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import InputError, InvalidEvent, NotApprover
 from tracklog.schemas.inbox import Decision, InboxBody, Settlement
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
@@ -98,6 +98,8 @@ class Answers:
                 f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; it waits for no decision",
                 hint=f"see: tracklog show {trajectory_id}",
             )
+        if state.status is TrajectoryStatus.CANCELLING:
+            raise InvalidEvent(f"trajectory {trajectory_id!r} is being cancelled; no call of it is made any more")
         self._check_request(f"call {call_id!r} of {trajectory_id!r}", state, call.request, who, request_hash)
         body = Decision(
             call_id=call_id,

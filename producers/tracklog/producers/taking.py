@@ -183,6 +183,8 @@ def _decided(state: State, one: Incoming, body: inbox.Decision, clock: Clock, un
     if call is None or call.status is not CallStatus.ASKED or call.request is None:
         return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)")
     request = call.request
+    if state.status is TrajectoryStatus.CANCELLING:
+        return _refusal(one, f"the trajectory is cancelled; call {body.call_id} is not made")
     if request.hash != body.request_hash:
         return _refusal(one, f"it answers another request than the one for call {body.call_id}")
     resolved = ev.ApprovalResolved(**body.model_dump())
