@@ -44,7 +44,7 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/approvals"): Call("viewer", other_tenant=200),
     ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/decision"): Call("approver", {"choice": "approve"}),
     ("GET", "/escalations"): Call("viewer", other_tenant=200),
-    ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"happened": True}),
+    ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"found": "happened"}),
     ("POST", "/trajectories/{trajectory_id}/annotations"): Call(
         "viewer", {"client_id": "c", "name": "score", "value": "1"}
     ),

@@ -18,11 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from tests.support.approving import CALLS, EDIT, PEOPLE, UNFIT, Approving
 from tracklog.consumers.routing import router
 from tracklog.infra.redis_client import RedisClient, connect
+from tracklog.processors.agenda import DUE
 from tracklog.producers import approvals, opening, taking
 from tracklog.producers.approvals import EXPIRY
+from tracklog.producers.pen import WriterPen
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
-from tracklog.schemas.approvals import Approver
+from tracklog.schemas.approvals import Approver, escalated
+from tracklog.schemas.lifecycle import TrajectoryStatus
 from tracklog.schemas.values import Body, Choice, InboxId
 
 EXAMPLES: Final = int(os.environ.get("TRACKLOG_TEST_EXAMPLES", "12"))
@@ -163,23 +166,23 @@ def roles_of_the_name(patch: pytest.MonkeyPatch) -> None:
 
 def swallowed(patch: pytest.MonkeyPatch) -> None:
     """What is not taken leaves no trace."""
-    take = taking.WriterPen.take
+    take = WriterPen.take
 
     async def silent(self: Any, body: Any, one: Any, **words: Any) -> int:
         return -1 if isinstance(body, ev.InboxRefused) else await take(self, body, one, **words)
 
-    patch.setattr(taking.WriterPen, "take", silent)
+    patch.setattr(WriterPen, "take", silent)
 
 
 def taken_again(patch: pytest.MonkeyPatch) -> None:
     """What was taken is not remembered by its identity."""
-    take = taking.WriterPen.take
+    take = WriterPen.take
 
     async def forgetful(self: Any, body: Any, one: Any, **words: Any) -> int:
         unlike = InboxId(source=f"{one.inbox_id.source}#{one.position}", seq=one.inbox_id.seq)
         return await take(self, body, one._replace(inbox_id=unlike), **words)
 
-    patch.setattr(taking.WriterPen, "take", forgetful)
+    patch.setattr(WriterPen, "take", forgetful)
 
 
 def off_before_it_is_said(patch: pytest.MonkeyPatch) -> None:
@@ -187,7 +190,7 @@ def off_before_it_is_said(patch: pytest.MonkeyPatch) -> None:
     say = router.Router._say
 
     async def early(self: Any, partition: int, member: bytes) -> None:
-        await router.Router._take_off(self, partition, router.DUE, member)
+        await router.Router._take_off(self, partition, DUE, member)
         if type(self) is router.Router:
             await say(self, partition, member)
 
@@ -196,8 +199,7 @@ def off_before_it_is_said(patch: pytest.MonkeyPatch) -> None:
 
 def said_under_new_names(patch: pytest.MonkeyPatch) -> None:
     names = iter(range(10**6))
-    expired = router.InboxId
-    patch.setattr(router, "InboxId", lambda source, seq: expired(source=f"{source}.{next(names)}", seq=seq))
+    patch.setattr(router, "InboxId", lambda source, seq: InboxId(source=f"{source}.{next(names)}", seq=seq))
 
 
 def refused_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -215,7 +217,6 @@ def refused_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def same_people_again(patch: pytest.MonkeyPatch) -> None:
-    escalated = taking.escalated
 
     def repeated(call_id: str, request: Any, now_us: int) -> Any:
         body, ext = escalated(call_id, request, now_us)
@@ -230,7 +231,7 @@ def edited_to_anything(patch: pytest.MonkeyPatch) -> None:
 
 def after_a_cancel(patch: pytest.MonkeyPatch) -> None:
     decided = taking._decided
-    running = taking.TrajectoryStatus.RUNNING
+    running = TrajectoryStatus.RUNNING
     patch.setattr(taking, "_decided", lambda state, *rest: decided(state._replace(status=running), *rest))
 
 
@@ -260,6 +261,7 @@ def planted(plant: Plant) -> Iterator[None]:
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_seen(name: str, client: RedisClient) -> None:
     with planted(FAULTS[name]), pytest.raises(AssertionError):

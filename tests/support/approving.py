@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from tests.support.sessions import TRAJECTORY, ScriptedModel, World, asks, built_in, new_world, says
@@ -176,12 +177,9 @@ class Approving:
     async def _open(self, die_at: int | None) -> None:
         self.world.die_at_append = die_at
         model = ScriptedModel(*self.answers, says("done"))
-        try:
+        with suppress(ApprovalNeeded, Cancelled):
             await self.world.crash(model, policy=RULES, on_behalf_of=REQUESTER)
-        except (ApprovalNeeded, Cancelled):
-            pass
-        finally:
-            self.world.die_at_append = None
+        self.world.die_at_append = None
 
     async def _divergence(self) -> Divergence | None:
         setup = self.world.setup(ScriptedModel(*self.answers, says("done")), policy=RULES, on_behalf_of=REQUESTER)
@@ -224,7 +222,7 @@ class Approving:
 
     def _check_routed(self, now_us: int) -> None:
         """What has expired is in the inbox."""
-        said = {one.body.request_hash for one in self.mail().values() if is_expiry(one)}
+        said = expired(self.mail().values())
         for call in self.state().pending_approvals.values():
             assert call.request is not None
             due = call.request.expires_at is not None and call.request.expires_at <= now_us
@@ -238,8 +236,10 @@ class _Dying(Router):
         return
 
 
-def is_expiry(one: InboxRecord) -> bool:
-    return isinstance(one.body, inbox.Decision) and one.body.choice is Choice.EXPIRE
+def expired(mail: Iterable[InboxRecord]) -> list[bytes]:
+    """The requests of which it is said that they have expired."""
+    bodies = [one.body for one in mail]
+    return [one.request_hash for one in bodies if isinstance(one, inbox.Decision) and one.choice is Choice.EXPIRE]
 
 
 class _Round(NamedTuple):
@@ -300,7 +300,7 @@ def _check_mail(events: list[Event], mail: dict[InboxId, InboxRecord], *, whole:
     assert set(taken) <= set(mail), "taken, and never sent"
     told = {event.body.refused for event in events if isinstance(event.body, ev.InboxRefused)}
     assert told <= set(taken)
-    said = Counter(one.body.request_hash for one in mail.values() if is_expiry(one) and _of_router(one))
+    said = Counter(expired(one for one in mail.values() if _of_router(one)))
     assert all(times == 1 for times in said.values()), "a router said twice that a request expired"
     if whole:
         assert set(taken) == set(mail), f"lost in silence: {set(mail) - set(taken)}"

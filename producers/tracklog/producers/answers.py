@@ -18,6 +18,7 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
 from tracklog.producers.record import JSON, TEXT
+from tracklog.producers.retrying import EXT_RETRY
 from tracklog.producers.taking import requester_of
 from tracklog.schemas.approvals import Approver, Request, may_not, who_may
 from tracklog.schemas.codec import Framing, single_object
@@ -51,13 +52,7 @@ class Answers:
 
         Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
         """
-        state = await self._state(trajectory_id)
-        call = state.calls.get(call_id)
-        if call is None or call.status is not CallStatus.ESCALATED:
-            raise InvalidEvent(
-                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
-                hint="open its session: that settles what can be settled, and says which call a person must look at",
-            )
+        state, call = await self._escalated(trajectory_id, call_id)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -67,6 +62,29 @@ class Answers:
             reason=reason,
         )
         await self._post(state, body, person)
+
+    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> None:
+        """Has a call done again that may have happened: twice, then. Raises as `settle`."""
+        state, call = await self._escalated(trajectory_id, call_id)
+        body = Settlement(
+            call_id=call_id,
+            intent_hash=call.hash,
+            by=person,
+            status=ResultStatus.UNKNOWN,
+            output=Body.of("", TEXT),
+            reason=reason,
+        )
+        await self._post(state, body, person, {EXT_RETRY: "true"})
+
+    async def _escalated(self, trajectory_id: str, call_id: str) -> tuple[State, Call]:
+        state = await self._state(trajectory_id)
+        call = state.calls.get(call_id)
+        if call is None or call.status is not CallStatus.ESCALATED:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
+                hint="open its session: that settles what can be settled, and says which call a person must look at",
+            )
+        return state, call
 
     async def answer(
         self,
