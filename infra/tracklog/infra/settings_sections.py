@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_http import ApiSettings, OidcSettings
+from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
@@ -290,7 +290,9 @@ class Settings(Section):
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()
+    ingest: IngestSettings = IngestSettings()
     oidc: OidcSettings = OidcSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 

@@ -5,6 +5,7 @@
 --           the guard is two empty strings when nothing is stored yet
 -- ARGV[2..] bytes that the writes name by place: JSON holds no bytes
 --   ["set", key, {field: value}, {field: place}]                                    HSET
+--   ["unset", key, [field]]                                                         HDEL
 --   ["rank", score, member, [key]]                                                  ZADD to each
 --   ["unrank", member, [key]]                                                       ZREM from each
 --   ["extend", key, place]                                                          APPEND
@@ -34,6 +35,12 @@ function writes.set(w)
   end
   for from = 1, #flat, AT_ONCE do
     redis.call('HSET', key, unpack(flat, from, math.min(from + AT_ONCE - 1, #flat)))
+  end
+end
+
+function writes.unset(w)
+  for from = 1, #w[3], AT_ONCE do
+    redis.call('HDEL', KEYS[w[2]], unpack(w[3], from, math.min(from + AT_ONCE - 1, #w[3])))
   end
 end
 

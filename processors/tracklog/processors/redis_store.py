@@ -17,7 +17,7 @@ from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import RedisScript, ask
 from tracklog.processors.store_keys import StoreKeys, pointer_key
-from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Write, own_fields
+from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Unset, Write, own_fields
 from tracklog.schemas.errors import StoreConflict
 
 SCAN_KEYS: Final = 1000
@@ -134,6 +134,8 @@ class _Batch:
                 raw = {name: self._put((value,)) for name, value in fields.items() if isinstance(value, bytes)}
                 plain = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
                 self.writes.append(("set", self._place(key), plain, raw))
+            case Unset(key, fields):
+                self.writes.append(("unset", self._place(key), list(fields)))
             case Rank(keys, member, score):
                 self.writes.append(("rank", score, member, [self._place(key) for key in keys]))
             case Unrank(keys, member):

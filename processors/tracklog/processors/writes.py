@@ -18,6 +18,13 @@ class SetFields(NamedTuple):
     fields: Mapping[str, Scalar]
 
 
+class Unset(NamedTuple):
+    """Takes fields out of a hash."""
+
+    key: str
+    fields: Sequence[str]
+
+
 class Rank(NamedTuple):
     """Puts a member into sorted sets under one score, or moves it there."""
 
@@ -56,7 +63,7 @@ class Keep(NamedTuple):
     expire_at_ms: int
 
 
-Write = SetFields | Rank | Unrank | Extend | Keep
+Write = SetFields | Unset | Rank | Unrank | Extend | Keep
 
 
 def own_fields(trajectory_id: str) -> str:

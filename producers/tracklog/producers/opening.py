@@ -33,23 +33,23 @@ from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
 from tracklog.producers.tool_run import unfit
-from tracklog.producers.writer import TrajectoryWriter
+from tracklog.producers.writer import Takes, TrajectoryWriter
 from tracklog.schemas.errors import (
     Cancelled,
     Fenced,
     InvalidEvent,
+    SessionWaits,
     TracklogError,
     WriterError,
 )
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver, InboxId
+from tracklog.schemas.values import Driver
 
 __all__ = ["opened"]
 
 OWNER: Final = "library"
-Takes = tuple[InboxId, int] | tuple[None, None]
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def opened(
     tenant: str | None = None,
     from_checkpoint: bool = False,
     fork: Fork | None = None,
-    takes: tuple[InboxId, int] | None = None,
+    takes: Takes | None = None,
     leash: Leash | None = None,
     mailbox: Mailbox | None = None,
 ) -> AsyncIterator[Session]:
@@ -72,7 +72,7 @@ async def opened(
 
     `mailbox` has what others say to the trajectory; without it the inbox is read from the log.
     `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
-    `takes` is an inbox record, with its offset, that opening it takes; `leash` stops the program at its next step.
+    `takes` is an inbox record that opening it takes; `leash` stops the program at its next step.
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
@@ -82,7 +82,7 @@ async def opened(
     """
     names = topics if topics is not None else Topics()
     claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
-    writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes or (None, None), from_checkpoint)
+    writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes, from_checkpoint)
     if writer is None:
         async with _over(producer, trajectory_id, ended, log, names.events, setup, fork) as session:
             yield session
@@ -134,7 +134,7 @@ async def _take_up(
     trajectory_id: str,
     setup: Setup,
     claim: Callable[..., Awaitable[TrajectoryWriter]],
-    takes: Takes,
+    takes: Takes | None,
     from_checkpoint: bool,
 ) -> tuple[TrajectoryWriter | None, History]:
     """The claim, and the record before it; no claim of what has ended."""
@@ -144,7 +144,7 @@ async def _take_up(
         if history.state.task is not None and history.state.task.origin is not None:
             history = await producer.whole_history(trajectory_id)
         if not history.state.ended:
-            return await claim(inbox_id=takes[0], inbox_position=takes[1]), history
+            return await claim(takes=takes), history
         history = await producer.whole_history(trajectory_id)
     except BaseException:
         producer.close_history(trajectory_id)
@@ -218,6 +218,7 @@ async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:
     if isinstance(error, Fenced):
         return
     try:
-        await pen.release(reason, parked=parked_of(error))
+        waits_for = error.waits_for if isinstance(error, SessionWaits) else ""
+        await pen.release(reason, parked=parked_of(error), waits_for=waits_for)
     except TracklogError as also:
         error.add_note(f"the trajectory could not be released: {also}")

@@ -111,8 +111,7 @@ def session_of(
     record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     if taking is not None:
         record.taking = taking
-        taking.messages.clear()  # those are in the history, which was read after them; and so are decisions
-        taking.resolved.clear()
+        taking.given_out()  # the history was read after it
     sandbox = sandbox_of(begun.fork, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
@@ -122,6 +121,8 @@ def session_of(
     calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
     calls.recall_open(events)
     session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
+    if isinstance(pen, WriterPen):
+        session.children.recall_open(pen.writer.state.children)
     session.notes = () if back is None else tuple(back.notes)
     return session, record
 

@@ -9,7 +9,8 @@
     Cancel       CancelRequested: the session raises Cancelled at its next step
     Annotation   Annotated
     TimerDue     TimerFired, when there is such a timer
-    Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it
+    Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it; MessageReceived
+                 when a child run has ended
 
 Anything else, and what is late, double or about nothing, becomes an InboxRefused: nothing is lost without a word.
 Taken is taken once: the state keeps the highest sequence of each source.
@@ -33,8 +34,9 @@ from tracklog.schemas import inbox
 from tracklog.schemas.approvals import Approver, escalated, may_not
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.spawn import EXT_ENDED, ended_of, spawn_ext
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Settled
+from tracklog.schemas.values import Choice, Effect, Ending, Place, Ref, ResultStatus, Role, Settled
 
 __all__ = ["Received", "Resolved", "Taking", "requester_of", "take_all"]
 
@@ -50,8 +52,11 @@ EXT_REASON: Final = "reason"
 
 
 class Received(NamedTuple):
+    """`ended`: how the child run ended whose outcome it is."""
+
     seq: int
     body: ev.MessageReceived
+    ended: Ending | None = None
 
 
 class Resolved(NamedTuple):
@@ -93,6 +98,8 @@ class Taking:
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
         self.retried: set[int] = set()
         """Seq of the second intents that were taken: this owner performs those that run here."""
+        self.children: dict[str, Received] = {}
+        """Outcomes of child runs, by their ids."""
         self.woken: Counter[str] = Counter()
         """Timers that went off, by name."""
         self.escalated = {name for name, call in state.calls.items() if call.status is CallStatus.ESCALATED}
@@ -100,6 +107,13 @@ class Taking:
         self._reading = False
         self._news = asyncio.Event()
         self.cancelled: str | None = state.reason if state.status is TrajectoryStatus.CANCELLING else None
+
+    def given_out(self) -> None:
+        """What was taken up to now is in the record that the session answers from."""
+        self.messages.clear()
+        self.resolved.clear()
+        self.children.clear()
+        self.woken.clear()
 
     async def look(self) -> None:
         """Takes everything that has come up to now."""
@@ -133,7 +147,7 @@ class Taking:
             taken = await take_all(self._pen, self.mailbox, self._clock, self._unfit, self._again)
         for seq, (body, _, ext) in taken:
             if isinstance(body, ev.MessageReceived):
-                self.messages.append(Received(seq, body))
+                self._heard(Received(seq, body, ended_of(ext)))
             elif isinstance(body, ev.ApprovalResolved):
                 self.resolved[body.call_id] = Resolved(seq, body, ext)
             elif isinstance(body, ev.TimerFired):
@@ -148,6 +162,12 @@ class Taking:
             elif isinstance(body, ev.CancelRequested):
                 self.cancelled = body.reason or f"cancelled by {body.by}"
         return bool(taken)
+
+    def _heard(self, one: Received) -> None:
+        if one.ended is None:
+            self.messages.append(one)
+        else:
+            self.children[one.body.peer] = one
 
 
 async def take_all(
@@ -185,7 +205,7 @@ def _event(state: State, one: Incoming, clock: Clock, unfit: Unfit) -> Taken:
     if isinstance(body, inbox.Settlement):
         return _settled(state, one, body)
     if isinstance(body, inbox.Outcome):
-        return _came_out(state, one, body)
+        return _child_ended(state, one, body) if EXT_ENDED in one.ext else _came_out(state, one, body)
     if isinstance(body, inbox.TimerDue) and body.timer_id in state.timers:
         return Taken(ev.TimerFired(timer_id=body.timer_id))
     return _refusal(one, _REASONS.get(one.name, "nothing waits for it"))
@@ -271,8 +291,19 @@ def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> Taken:
     return Taken(result, call.seq)
 
 
+def _child_ended(state: State, one: Incoming, body: inbox.Outcome) -> Taken:
+    child, ending = state.children.get(body.call_id), ended_of(one.ext)
+    if child is None or child.hash != body.intent_hash or ending is None:
+        return _refusal(one, f"no child run {body.call_id} is waited for (any more)")
+    about = Ref(trajectory_id=state.trajectory_id, seq=child.seq)
+    received = ev.MessageReceived(peer=body.call_id, role=Role.AGENT, message=body.output, about=about)
+    return Taken(received, child.seq, {EXT_ENDED: ending.value})
+
+
 def _refusal(one: Incoming, reason: str) -> Taken:
-    return Taken(ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason[:TEXT_FIELD_CHARS_MAX]))
+    """Of a Submit it says whose child was submitted."""
+    refused = ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason[:TEXT_FIELD_CHARS_MAX])
+    return Taken(refused, ext=spawn_ext(one.ext))
 
 
 _REASONS: Final[Mapping[str, str]] = {

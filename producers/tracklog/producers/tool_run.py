@@ -30,7 +30,7 @@ from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, Too
 from tracklog.schemas.errors import ToolExpired, ToolOutcomeUnknown, ToolPending
 from tracklog.schemas.values import ResultStatus
 
-__all__ = ["Ran", "check_arguments", "no_such_tool", "run_probe", "run_tool", "unfit"]
+__all__ = ["Ran", "check_arguments", "no_such_tool", "run_precondition", "run_probe", "run_tool", "unfit"]
 
 STOP_S: Final = 1.0
 """How long a call that was cancelled may take to clean up before it is left alone."""
@@ -138,6 +138,25 @@ async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, ou
     if not isinstance(ended.value, Probed):
         return Probed(ProbeAnswer.UNKNOWN, f"the probe returned {type(ended.value).__name__}, not a Probed")
     return Probed(ended.value.answer, _fitted(ended.value.output, output_bytes_max))
+
+
+async def run_precondition(
+    tool: Tool, context: CallContext, arguments_text: str, *, timeout_s: float
+) -> tuple[bool | None, str]:
+    """(whether the call may be made now, words); None when that is not known: it raised, hung or said neither."""
+    precondition, arguments = tool.precondition, check_arguments(tool, arguments_text)
+    if precondition is None or isinstance(arguments, str):
+        return True, ""  # arguments that do not fit start nothing
+    ended = await _bounded(lambda: precondition(context, arguments), timeout_s)
+    if ended is None:
+        return None, f"no answer within {timeout_s:g} s"
+    if ended.error is not None:
+        return None, f"it raised {_named(ended.error)}"
+    if isinstance(ended.value, bool):
+        return ended.value, ""
+    if isinstance(ended.value, str):
+        return False, _shown(_SURROGATES.sub("\ufffd", ended.value))
+    return None, f"it returned {type(ended.value).__name__}, neither a bool nor a text"
 
 
 async def _bounded(call: Callable[[], Awaitable[Any]], timeout_s: float) -> _Ended | None:

@@ -60,6 +60,7 @@ class Parked(StrEnum):
     MESSAGE = "message"
     OUTCOME = "outcome"
     TIMER = "timer"
+    CHILD = "child"
     PERSON = "person"
     DOUBT = "doubt"
     DIVERGED = "diverged"

@@ -22,6 +22,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pull": ("pull", "Bring one trajectory to a file of this machine."),
     "verify": ("verify", "Check the hash chain and the verdicts of trajectories."),
     "replay": ("replay", "Read ranges of the log again, and run agents over their records."),
+    "swarm": ("swarm", "Show who of a swarm waits for whom."),
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "worker": ("worker", "Run submitted tasks."),
     "dispatch": ("dispatch", "Perform the calls that agents leave to dispatchers."),
