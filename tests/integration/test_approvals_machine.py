@@ -135,6 +135,7 @@ def run(client: RedisClient, how: settings) -> None:
     run_state_machine_as_test(machine, settings=how)
 
 
+@pytest.mark.timeout(1800)
 def test_whatever_comes_in_whatever_order_each_request_has_one_end(client: RedisClient) -> None:
     run(client, settings(HUNT, max_examples=EXAMPLES))
 
