@@ -68,4 +68,4 @@ class Outcome(_Body):
     client_id: ClientId
     call_id: Name
     status: Literal["ok", "error"]
-    output: Text = ""
+    output: str = ""
