@@ -35,7 +35,9 @@ Effects of one step whose process stops before the step, before or after the eff
 process goes on, and a frozen one then wakes. The service takes a key under which it does nothing twice, or can be asked
 whether it was done (probe), or neither. DBOS: a workflow with a step; the next process has the same executor id, which
 is the default. Restate: a handler with a `ctx.run`, one server, default settings; a frozen process has its address
-taken. Tracklog: a session, opened again by the next process; `expired` is what its model is told."""
+taken. Tracklog: a session, opened again by the next process; `expired` is what its model is told. That is wrong where
+the process was frozen for longer than its grace (3 s here) between its last look at the deadline and the send: only the
+service can refuse that."""
 
 
 def ran(peer: Peer, case: Case, folder: Path, ledger_url: str) -> str:
