@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "approvals": ("approvals", "Look at held calls, and decide about them."),
     "escalations": ("escalations", "Look at calls that may have happened, and say what became of them."),
     "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
+    "refused": ("refused", "List what was said to trajectories and not taken."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "new": ("new", "Begin something of one's own."),
