@@ -55,13 +55,14 @@ class Token(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Token:
         """The inverse of `str`. Raises RangeError for what is none."""
+        wrong = RangeError(f"{text!r} is no token of a stream", hint="use one that the stream gave")
         try:
             pairs = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-            if isinstance(pairs, list) and pairs and all(type(one) is int and one >= 0 for one in pairs):
-                return cls(dict(enumerate(pairs)))
-        except (ValueError, binascii.Error):
-            pass
-        raise RangeError(f"{text!r} is no token of a stream", hint="use one that the stream gave")
+        except (ValueError, binascii.Error) as error:
+            raise wrong from error
+        if not isinstance(pairs, list) or not pairs or not all(type(one) is int and one >= 0 for one in pairs):
+            raise wrong
+        return cls(dict(enumerate(pairs)))
 
 
 class Watched(NamedTuple):
