@@ -28,7 +28,7 @@ from tracklog.schemas.approvals import Approver, escalated
 from tracklog.schemas.lifecycle import TrajectoryStatus
 from tracklog.schemas.values import Body, Choice, InboxId
 
-EXAMPLES: Final = int(os.environ.get("TRACKLOG_TEST_EXAMPLES", "12"))
+EXAMPLES: Final = int(os.environ.get("TRACKLOG_TEST_EXAMPLES", "6"))
 STEPS: Final = 25
 TURNS: Final = 2
 HUNT: Final = settings(
