@@ -46,7 +46,7 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call(None),
     ("POST", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call("approver", "do=approve"),
     ("GET", "/escalations"): Call("viewer", other_tenant=200),
-    ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"happened": True}),
+    ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"found": "happened"}),
     ("POST", "/trajectories/{trajectory_id}/annotations"): Call(
         "viewer", {"client_id": "c", "name": "score", "value": "1"}
     ),

@@ -133,6 +133,10 @@ class Services:
             return None
         return None if found is None else found.state
 
+    async def state_in_log(self, trajectory_id: str) -> State:
+        """As the log has it now; it costs a reading of its partition."""
+        return await asyncio.to_thread(self._read, trajectory_id)
+
     def _read(self, trajectory_id: str) -> State:
         return read_history(self.log, self.topics.events, trajectory_id)[0]
 

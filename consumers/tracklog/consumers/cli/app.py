@@ -38,6 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "approvals": ("approvals", "Look at held calls, and decide about them."),
     "escalations": ("escalations", "Look at calls that may have happened, and say what became of them."),
     "annotate": ("annotate", "Judge a trajectory, a turn or a call."),
+    "refused": ("refused", "List what was said to trajectories and not taken."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),
