@@ -13,6 +13,7 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import Format, Sink, opened_sink, tell_states
 from tracklog.consumers.cli.replay_runs import trajectory
 from tracklog.consumers.cli.replay_suite import suite
+from tracklog.consumers.cli.replay_swarm import swarm
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
 from tracklog.consumers.event_json import SAMPLE
@@ -93,6 +94,7 @@ def events(
 
 command(app)(trajectory)
 command(app)(suite)
+command(app)(swarm)
 
 
 def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, folded: bool) -> None:
