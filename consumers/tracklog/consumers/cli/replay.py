@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +19,8 @@ from tracklog.consumers.cli.replay_swarm import swarm
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
 from tracklog.consumers.event_json import SAMPLE
-from tracklog.consumers.replay import Filter, Range, follow, replay, resolve, states_at_end
+from tracklog.consumers.replay import Filter, Range, Replayed, follow, in_one_order, replay, resolve, states_at_end
+from tracklog.consumers.swarm.members import histories_of
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import SystemClock
@@ -42,6 +45,9 @@ def events(
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="BOUND", help="The same; exclusive.")] = None,
     trajectory: Annotated[str | None, typer.Option(metavar="ID", help="One trajectory; needs no partition.")] = None,
+    swarm_id: Annotated[
+        str | None, typer.Option("--swarm", metavar="ID", help="The runs of a swarm, in its one order over partitions.")
+    ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="CEL", help="A condition on the event, e.g. body.tool == 'book'.")
     ] = None,
@@ -73,6 +79,8 @@ def events(
     """
     if sum((folded, to_file is not None, to_topic is not None)) > 1:
         raise InputError("--fold, --to-file and --to-topic exclude each other")
+    if swarm_id is not None and (trajectory is not None or follow_on or folded):
+        raise InputError("--swarm excludes --trajectory, --follow and --fold")
     _check_following(follow_on, to, for_s, folded=folded)
     wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
     topic = run.settings.topic_names.events
@@ -89,7 +97,10 @@ def events(
         with ExitStack() as stack:
             copy = None if to_topic is None else TopicCopy(log, to_topic, force=force)
             sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force, at_once=follow_on))
-            _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
+            order = None if swarm_id is None else partial(in_one_order, members=histories_of(log, topic, swarm_id)[1])
+            _pass_on(
+                run, log, topic, ranges, wanted, sink, order, follow_on=follow_on, max_events=max_events, for_s=for_s
+            )
 
 
 command(app)(trajectory)
@@ -113,13 +124,16 @@ def _pass_on(
     ranges: list[Range],
     wanted: Filter,
     sink: Sink,
+    order: Callable[[Iterable[Replayed]], list[Replayed]] | None,
     *,
     follow_on: bool,
     max_events: int | None,
     for_s: float | None,
 ) -> None:
     passed = 0
-    found = replay(log, topic, ranges, wanted)
+    found: Iterable[Replayed] = replay(log, topic, ranges, wanted)
+    if order is not None:
+        found = order(found)
     if follow_on:
         found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
     try:
