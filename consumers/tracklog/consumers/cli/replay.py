@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +26,13 @@ from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.schemas.errors import InputError
 
+WhereOption = Annotated[
+    str | None, typer.Option(metavar="CEL", help="A condition on the event, e.g. body.tool == 'book'.")
+]
+SwarmOption = Annotated[
+    str | None, typer.Option("--swarm", metavar="ID", help="The runs of a swarm, in its one order over partitions.")
+]
+
 app = new_app(help="Read ranges of the log again, and run agents over their records.", no_args_is_help=True)
 
 
@@ -45,12 +51,8 @@ def events(
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="BOUND", help="The same; exclusive.")] = None,
     trajectory: Annotated[str | None, typer.Option(metavar="ID", help="One trajectory; needs no partition.")] = None,
-    swarm_id: Annotated[
-        str | None, typer.Option("--swarm", metavar="ID", help="The runs of a swarm, in its one order over partitions.")
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="CEL", help="A condition on the event, e.g. body.tool == 'book'.")
-    ] = None,
+    swarm_id: SwarmOption = None,
+    where: WhereOption = None,
     follow_on: Annotated[bool, typer.Option("--follow", help="Then go on with what is appended.")] = False,
     max_events: Annotated[int | None, typer.Option("--max", min=0, help="Leave after so many events.")] = None,
     for_s: Annotated[
@@ -79,9 +81,8 @@ def events(
     """
     if sum((folded, to_file is not None, to_topic is not None)) > 1:
         raise InputError("--fold, --to-file and --to-topic exclude each other")
-    if swarm_id is not None and (trajectory is not None or follow_on or folded):
-        raise InputError("--swarm excludes --trajectory, --follow and --fold")
     _check_following(follow_on, to, for_s, folded=folded)
+    _check_swarm(swarm_id, alone=trajectory is None and not follow_on and not folded)
     wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
     topic = run.settings.topic_names.events
     if to_topic is not None:
@@ -97,10 +98,10 @@ def events(
         with ExitStack() as stack:
             copy = None if to_topic is None else TopicCopy(log, to_topic, force=force)
             sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force, at_once=follow_on))
-            order = None if swarm_id is None else partial(in_one_order, members=histories_of(log, topic, swarm_id)[1])
-            _pass_on(
-                run, log, topic, ranges, wanted, sink, order, follow_on=follow_on, max_events=max_events, for_s=for_s
-            )
+            found = _in_order(log, topic, swarm_id, replay(log, topic, ranges, wanted))
+            if follow_on:
+                found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
+            _pass_on(run, found, ranges, wanted, sink, follow_on=follow_on, max_events=max_events)
 
 
 command(app)(trajectory)
@@ -117,25 +118,26 @@ def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, fo
         raise InputError("--to and --follow exclude each other", hint="--max and --for bound what is followed")
 
 
+def _in_order(log: Log, topic: str, swarm_id: str | None, found: Iterable[Replayed]) -> Iterable[Replayed]:
+    return found if swarm_id is None else in_one_order(found, histories_of(log, topic, swarm_id)[1])
+
+
+def _check_swarm(swarm_id: str | None, *, alone: bool) -> None:
+    if swarm_id is not None and not alone:
+        raise InputError("--swarm excludes --trajectory, --follow and --fold", hint="its order has a last event")
+
+
 def _pass_on(
     run: Run,
-    log: Log,
-    topic: str,
+    found: Iterable[Replayed],
     ranges: list[Range],
     wanted: Filter,
     sink: Sink,
-    order: Callable[[Iterable[Replayed]], list[Replayed]] | None,
     *,
     follow_on: bool,
     max_events: int | None,
-    for_s: float | None,
 ) -> None:
     passed = 0
-    found: Iterable[Replayed] = replay(log, topic, ranges, wanted)
-    if order is not None:
-        found = order(found)
-    if follow_on:
-        found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
     try:
         for one in islice(found, max_events):
             sink.put(one)
