@@ -34,6 +34,7 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/trajectories/{trajectory_id}"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/events"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/stream"): Call("viewer"),
+    ("GET", "/trajectories/{trajectory_id}/tokens"): Call("viewer"),
     ("PUT", "/trajectories/{trajectory_id}/task"): Call("operator", {"agent": "a", "task": "t"}, other_tenant=403),
     ("POST", "/trajectories/{trajectory_id}/messages"): Call("operator", {"text": "hello"}),
     ("POST", "/trajectories/{trajectory_id}/cancel"): Call("operator", {}),
@@ -46,7 +47,7 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call(None),
     ("POST", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call("approver", "do=approve"),
     ("GET", "/escalations"): Call("viewer", other_tenant=200),
-    ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"happened": True}),
+    ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"found": "happened"}),
     ("POST", "/trajectories/{trajectory_id}/annotations"): Call(
         "viewer", {"client_id": "c", "name": "score", "value": "1"}
     ),

@@ -19,7 +19,8 @@ from tracklog.infra.redis_script import ask
 from tracklog.processors.agenda import ASKED, NAME, VERSION, Agenda, TrajectoryAgenda, Waiting, list_of, waiting_of
 from tracklog.processors.outbox import Outbox
 from tracklog.processors.processor import Seen
-from tracklog.processors.redis_store import Checkpoint, checkpoint_of
+from tracklog.processors.redis_store import checkpoint_of
+from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord, RangeError

@@ -234,6 +234,17 @@ class ProjectionSettings(Section):
     from Redis. Default 10,000: keeps a process under 300 MB."""
 
 
+class ProcessorSettings(Section):
+    """Processors that are plugged in (`tracklog process`)."""
+
+    states_cached_max: Count = 10_000
+    """States and trajectories' places, each, that one processor holds in memory; the least recently used leave
+    and are read back from Redis."""
+    state_bytes_max: Count = 1024 * 1024
+    """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
+    for this processor, and shown."""
+
+
 class RegistrySettings(Section):
     """A schema registry that speaks the Confluent API. Optional: schemas ship inside the package."""
 
@@ -287,6 +298,7 @@ class Settings(Section):
     writer: WriterSettings = WriterSettings()
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
+    processors: ProcessorSettings = ProcessorSettings()
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()

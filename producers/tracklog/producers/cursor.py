@@ -284,6 +284,7 @@ class Cursor:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
         aside = type(body) in ASIDE or (type(body) is ev.ApprovalRequested and is_escalation(envelope.ext))
+        aside = aside or (type(body) is ev.ToolIntent and came(event))  # a person had the call done again
         if type(body) is ev.TimerFired and came(event):
             if not passed:
                 self.woken.setdefault(body.timer_id, deque()).append(_typed(kept, body))

@@ -16,6 +16,7 @@ from typing import Final
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
+from tracklog.producers.calls import settling_of
 from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
@@ -27,6 +28,7 @@ from tracklog.producers.pen import EndedPen, WriterPen
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
 from tracklog.producers.resumption import begin_as, check_recorded_drift, reopened, session_of, settle_all
+from tracklog.producers.retrying import Retrying
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
@@ -87,14 +89,14 @@ async def opened(
         return
     pen = WriterPen(writer, leash)
     try:
-        taking = await _taking(pen, mailbox, setup, log, names.inbox)
+        taking = await _taking(pen, mailbox, setup, log, names)
         history = await _record_up_to(producer, await pen.standing())
         begun = await begin_as(log, names.events, trajectory_id, history, fork)
         setup = await begun.ruled(setup)
         check_recorded_drift(setup, history, writer.state)
         back = await reopened(setup, producer, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
-            await settle_all(setup, trajectory_id, pen, history, writer.state)
+            await settle_all(setup, trajectory_id, pen, history, writer.state, taking.retried)
             history = await _record_up_to(producer, await writer.confirm())
             check_cancelled(taking, writer.state)
         producer.close_history(trajectory_id)
@@ -113,11 +115,13 @@ async def opened(
     await pen.release()
 
 
-async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
+async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, names: Topics) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
     Cancelled."""
-    own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
-    taking = Taking(pen, own, setup.clock, partial(unfit, setup.tools))
+    own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, pen.writer.trajectory_id, clock=setup.clock)
+    trajectory_id = pen.writer.trajectory_id
+    again = Retrying(log, names.events, trajectory_id, settling_of(setup, trajectory_id, pen))
+    taking = Taking(pen, own, setup.clock, partial(unfit, setup.tools), again)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)

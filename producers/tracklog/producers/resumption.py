@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from typing import NamedTuple
 
 from tracklog.infra.log.port import Log
@@ -126,8 +127,13 @@ def session_of(
     return session, record
 
 
-async def settle_all(setup: Setup, trajectory_id: str, pen: WriterPen, history: History, state: State) -> None:
-    """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
+async def settle_all(
+    setup: Setup, trajectory_id: str, pen: WriterPen, history: History, state: State, retried: Container[int] = ()
+) -> None:
+    """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others.
+
+    `retried`: seqs of intents that this owner itself has written, for a person who wants the call done again.
+    """
     settling = settling_of(setup, trajectory_id, pen)
     record = Record(trajectory_id, Cursor(()), pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     held: list[SessionError] = []
@@ -136,7 +142,8 @@ async def settle_all(setup: Setup, trajectory_id: str, pen: WriterPen, history: 
         if standing is None:
             continue
         try:
-            outcome = await settling.settle(standing)
+            again = standing.seq in retried
+            outcome = await (settling.retry(standing) if again else settling.settle(standing))
         except SessionError as error:
             held.append(error)
             continue

@@ -174,6 +174,10 @@ class Settling:
         call.tried.append(f"sent: {ran.status.value}")
         return await self.settle(call)
 
+    async def retry(self, call: Standing) -> Outcome:
+        """Performs a call that a person wants done again, whose second intent was read back as accepted."""
+        return await self.first(self._tool_of(call), call)
+
     async def again(self, call: Standing) -> Ran:
         """Performs a local call that is finished once more: its files were taken back. Raises InvalidTool."""
         tool = self._tool_of(call)
@@ -304,12 +308,18 @@ class Settling:
         tool = self._tools.get(call.intent.tool)
         return tool is not None and tool.probe is not None
 
+    def as_intended(self, intent: ev.ToolIntent) -> Tool | None:
+        """The tool of a call; None for one that is gone or another one now."""
+        tool = self._tools.get(intent.tool)
+        return tool if tool is not None and tool.version == intent.tool_version else None
+
     def _tool_of(self, call: Standing) -> Tool:
         """The tool as it was intended. Raises InvalidTool for one that is gone or another one now."""
-        tool = self._tools.get(call.intent.tool)
-        if tool is not None and tool.version == call.intent.tool_version:
+        tool = self.as_intended(call.intent)
+        if tool is not None:
             return tool
-        changed = "is not among the tools any more" if tool is None else "has another schema or effect now"
+        gone = self._tools.get(call.intent.tool) is None
+        changed = "is not among the tools any more" if gone else "has another schema or effect now"
         raise InvalidTool(
             f"call {call.intent.call_id!r} is to be settled or done again, and tool {call.intent.tool!r} {changed}",
             hint="open the session with the tool as it was",

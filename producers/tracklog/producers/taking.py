@@ -4,7 +4,8 @@
     Decision     ApprovalResolved, when it quotes the request of a call that waits for one, is from somebody who may
                  decide, and edits it to what its tool can be called with. One that says that nobody decided in time
                  is ApprovalRequested of those who are asked next, while there are such
-    Settlement   ToolResult, when it names the intent of a call that a person was asked about
+    Settlement   ToolResult, when it names the intent of a call that a person was asked about; a second ToolIntent, when
+                 it says that the call is to be done again
     Cancel       CancelRequested: the session raises Cancelled at its next step
     Annotation   Annotated
     TimerDue     TimerFired, when there is such a timer
@@ -26,6 +27,7 @@ from typing import Final, NamedTuple
 from tracklog.infra.clock import Clock
 from tracklog.producers.mailbox import Incoming, Mailbox
 from tracklog.producers.pen import WriterPen
+from tracklog.producers.retrying import EXT_RETRY, Again
 from tracklog.producers.settle import A_PERSON
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
@@ -82,15 +84,20 @@ class Taking:
     `unfit` says what is wrong with edited arguments for a tool, "" for nothing.
     """
 
-    def __init__(self, pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything) -> None:
+    def __init__(
+        self, pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything, again: Again | None = None
+    ) -> None:
         state = pen.writer.state
         self._pen = pen
         self._clock = clock
         self._unfit = unfit
+        self._again = again
         self.mailbox: Final = mailbox
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, Resolved] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
+        self.retried: set[int] = set()
+        """Seq of the second intents that were taken: this owner performs those that run here."""
         self.children: dict[str, Received] = {}
         """Outcomes of child runs, by their ids."""
         self.woken: Counter[str] = Counter()
@@ -137,7 +144,7 @@ class Taking:
     async def take(self) -> bool:
         """Takes what is there; False when nothing was. Raises what appending raises."""
         async with self._one:
-            taken = await take_all(self._pen, self.mailbox, self._clock, self._unfit)
+            taken = await take_all(self._pen, self.mailbox, self._clock, self._unfit, self._again)
         for seq, (body, _, ext) in taken:
             if isinstance(body, ev.MessageReceived):
                 self._heard(Received(seq, body, ended_of(ext)))
@@ -147,6 +154,9 @@ class Taking:
                 self.woken[body.timer_id] += 1
             elif isinstance(body, ev.Escalated):
                 self.escalated.add(body.call_id)
+            elif isinstance(body, ev.ToolIntent):
+                self.escalated.discard(body.call_id)
+                self.retried.add(seq)
             elif isinstance(body, ev.ToolResult):
                 self.results[body.call_id] = (seq, body)
             elif isinstance(body, ev.CancelRequested):
@@ -160,7 +170,9 @@ class Taking:
             self.children[one.body.peer] = one
 
 
-async def take_all(pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything) -> list[tuple[int, Taken]]:
+async def take_all(
+    pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything, again: Again | None = None
+) -> list[tuple[int, Taken]]:
     """Events for everything that waits, appended in its order: (seq, event) each.
 
     Each is judged by the state after the ones before it, so a second answer to one question is refused.
@@ -170,6 +182,8 @@ async def take_all(pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit 
         state = await pen.standing()
         if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
             taken = _event(state, one, clock, unfit)
+            if isinstance(taken.body, ev.ToolResult) and EXT_RETRY in one.ext:
+                taken = await _retried(state, one, taken.body.call_id, again)
             seq = await pen.take(taken.body, one, turn=state.turn, cause=taken.cause, ext=taken.ext)
             out.append((seq, taken))
         mailbox.took(one)
@@ -203,6 +217,8 @@ def _decided(state: State, one: Incoming, body: inbox.Decision, clock: Clock, un
     if call is None or call.status is not CallStatus.ASKED or call.request is None:
         return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)")
     request = call.request
+    if state.status is TrajectoryStatus.CANCELLING:
+        return _refusal(one, f"the trajectory is cancelled; call {body.call_id} is not made")
     if request.hash != body.request_hash:
         return _refusal(one, f"it answers another request than the one for call {body.call_id}")
     resolved = ev.ApprovalResolved(**body.model_dump())
@@ -235,6 +251,18 @@ def _settled(state: State, one: Incoming, body: inbox.Settlement) -> Taken:
         return _refusal(one, f"nobody was asked about call {body.call_id}")
     result = ev.ToolResult(call_id=body.call_id, status=body.status, output=body.output, settled=Settled.PERSON)
     return Taken(result, call.seq, {EXT_BY: body.by, EXT_REASON: body.reason})
+
+
+async def _retried(state: State, one: Incoming, call_id: str, again: Again | None) -> Taken:
+    """The second intent of a call that a person was asked about."""
+    if again is None or state.status is TrajectoryStatus.CANCELLING:
+        return _refusal(one, f"nothing is done again of what is cancelled: say what became of call {call_id}")
+    call = state.calls[call_id]
+    second = await again(call)
+    if isinstance(second, str):
+        return _refusal(one, f"call {call_id} cannot be done again: {second}")
+    assert isinstance(one.body, inbox.Settlement)
+    return Taken(second.intent, call.seq, {**second.ext, EXT_BY: one.body.by, EXT_REASON: one.body.reason})
 
 
 def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> Taken:

@@ -11,6 +11,7 @@
     |   +-- InvalidTool           a tool declared so that it cannot be kept to
     |   +-- ToolOutsideSession    a tool was called directly: nothing would be recorded first
     |   +-- BlobTooLarge          more bytes than one blob may have
+    |   +-- InvalidProcessor      a processor that cannot be run, or what it gives cannot be stored
     +-- LogError                  the log or a topic on it                             exit 3
     |   +-- LogUnavailable        nobody answered within the bound
     |   +-- LogFormatError        the file is newer than this program, or not a log
@@ -131,6 +132,9 @@ class ToolOutsideSession(InputError): ...
 
 
 class BlobTooLarge(InputError): ...
+
+
+class InvalidProcessor(InputError): ...
 
 
 class LogError(TracklogError):

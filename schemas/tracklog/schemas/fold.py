@@ -231,9 +231,9 @@ def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) ->
 
 def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
     """Opens the call whatever came before it: an intent that was accepted may have happened. One that is open
-    already stays as it is."""
+    already stays as it is, unless a person has it done again."""
     call = state.calls.get(body.call_id)
-    if call is not None and call.status in OPEN_INTENT:
+    if call is not None and call.status in OPEN_INTENT and event.name not in CALL[call.status]:
         return _irregular(state)
     regular = call is not None and event.name in CALL[call.status]
     intended = Call(

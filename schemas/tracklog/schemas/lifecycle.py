@@ -150,7 +150,7 @@ CALL: Final[Mapping[CallStatus, Mapping[str, CallStatus]]] = {
     _C.ANSWERED: {"ToolResult": _C.SETTLED},
     _C.INTENDED: {"ToolResult": _C.SETTLED, "InDoubt": _C.IN_DOUBT, "Escalated": _C.ESCALATED},
     _C.IN_DOUBT: {"ToolResult": _C.SETTLED, "Escalated": _C.ESCALATED},
-    _C.ESCALATED: {"ToolResult": _C.SETTLED},
+    _C.ESCALATED: {"ToolResult": _C.SETTLED, "ToolIntent": _C.INTENDED},
     _C.SETTLED: {},
 }
 

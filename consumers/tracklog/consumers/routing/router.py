@@ -101,9 +101,9 @@ class Router:
             return AWAY_S
         return LOOK_S
 
-    async def look(self) -> None:
-        """Posts what is due now, of the partitions that are owned. Raises LogError, StoreError."""
-        for partition in list(self._running.loop.positions):
+    async def look(self, partitions: Iterable[int] | None = None) -> None:
+        """Posts what is due now of these partitions, or of those that are owned. Raises LogError, StoreError."""
+        for partition in list(self._running.loop.positions if partitions is None else partitions):
             due, outbox = await asyncio.to_thread(self._agenda, partition)
             await asyncio.gather(*(self._say(partition, member) for member in due))
             await self._deliver(partition, outbox)
