@@ -11,7 +11,19 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import chain, others, parked, projecting, replaying, results, services, sessions, startup, writing
+from benchmarks import (
+    chain,
+    dispatching,
+    others,
+    parked,
+    projecting,
+    replaying,
+    results,
+    services,
+    sessions,
+    startup,
+    writing,
+)
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
 
@@ -39,6 +51,8 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "others": others.measure_others,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "dispatch": dispatching.measure_dispatch,
+    "held": held.measure_held,
     "replay": replaying.measure_replays,
 }
 

@@ -16,7 +16,7 @@ context is kept, they are read again when it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -199,6 +199,9 @@ class Roster:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._kept.values())
 
     @property
     def backlog(self) -> int:
