@@ -14,6 +14,8 @@ from collections.abc import Callable
 from benchmarks import (
     chain,
     dispatching,
+    held,
+    ingesting,
     others,
     parked,
     projecting,
@@ -54,6 +56,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "dispatch": dispatching.measure_dispatch,
     "held": held.measure_held,
     "replay": replaying.measure_replays,
+    "ingest": ingesting.measure_ingest,
 }
 
 

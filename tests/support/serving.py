@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import socket
 import threading
@@ -29,11 +30,12 @@ from tracklog.producers.policy_file import PolicyFile
 from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.topics import Topics
 
-__all__ = ["BODY_MAX", "Api", "serving", "token"]
+__all__ = ["BODY_MAX", "ROLES", "Api", "serving", "token"]
 
 START_S: Final = 20.0
+FORM: Final = "application/x-www-form-urlencoded"
 BODY_MAX: Final = 64 * 1024
-ROLES: Final = ("viewer", "approver", "operator")
+ROLES: Final = ("viewer", "approver", "operator", "recorder")
 """Each has a token by this name for the tenant `default`, and one by `stranger-...` for another."""
 HELD: Final = PolicyFile(b'default = "hold"\n', "policy.toml")
 
@@ -54,6 +56,13 @@ class Server(uvicorn.Server):
         self.ready.set()
 
 
+def _said(answer: Any) -> Any:
+    """JSON as values, a page as `error` is: its text."""
+    said = answer.read()
+    is_page = answer.headers.get("content-type", "").startswith("text/html")
+    return {"error": html.unescape(said.decode())} if is_page else json.loads(said)
+
+
 class Api(NamedTuple):
     port: int
     world: World
@@ -63,17 +72,17 @@ class Api(NamedTuple):
     def ask(
         self, method: str, path: str, body: object = None, who: str | None = "operator", *, bearer: str = ""
     ) -> tuple[int, Any]:
-        """(status, the answer). `bearer`: another token than that of `who`."""
-        data = None if body is None else json.dumps(body).encode()
+        """(status, the answer). `bearer`: another token than that of `who`. A body that is a text is sent as a form."""
+        data = body.encode() if isinstance(body, str) else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, method=method)
-        request.add_header("Content-Type", "application/json")
+        request.add_header("Content-Type", FORM if isinstance(body, str) else "application/json")
         if who is not None:
             request.add_header("Authorization", f"Bearer {bearer or token(who)}")
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, json.loads(answer.read())
+                return answer.status, _said(answer)
         except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
+            return error.code, _said(error)
 
     def fold(self) -> None:
         """What `tracklog process` and `tracklog route` do beside it."""

@@ -17,8 +17,10 @@ from tracklog.infra.log.ranges import read_range
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
 from tracklog.processors.agenda import ASKED, NAME, VERSION, Agenda, TrajectoryAgenda, Waiting, list_of, waiting_of
+from tracklog.processors.outbox import Outbox
 from tracklog.processors.processor import Seen
-from tracklog.processors.redis_store import Checkpoint, checkpoint_of
+from tracklog.processors.redis_store import checkpoint_of
+from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord, RangeError
@@ -109,7 +111,7 @@ def _open(log: Log, topic: str, kind: str) -> Iterable[Waiting]:
                 continue
             key = event.envelope.trajectory_id
             state = states.get(key.encode(), agenda.start(key))
-            states[key.encode()] = agenda.apply(state, Seen(event, record))._replace(posts=())
+            states[key.encode()] = agenda.apply(state, Seen(event, record))._replace(outbox=Outbox())
         for state in states.values():
             yield from (one for one in state.waiting.values() if one.kind == kind)
 

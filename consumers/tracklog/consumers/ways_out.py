@@ -43,7 +43,10 @@ def ways_out(state: State) -> Iterator[str]:
     for call_id, call in state.calls.items():
         yield from _call_ways(own, call_id, call)
     if state.parked == Parked.MESSAGE:
-        yield f"waits for a message: `tracklog send {own} TEXT`"
+        whom = f" from {state.waits_for}" if state.waits_for else ""
+        yield f"waits for a message{whom}: `tracklog send {own} TEXT`"
+    if state.parked == Parked.CHILD:
+        yield f"waits for the end of {state.waits_for}: `tracklog swarm {own}`"
 
 
 def stopped_words(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

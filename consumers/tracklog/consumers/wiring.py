@@ -26,7 +26,8 @@ from tracklog.infra.wiring import (
     is_embedded,
     opened_log,
 )
-from tracklog.processors.agenda import POSTS_MAX, Agenda, TrajectoryAgenda
+from tracklog.processors.agenda import Agenda, TrajectoryAgenda
+from tracklog.processors.outbox import POSTS_MAX
 from tracklog.processors.running import Running, running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.connection import producer_of

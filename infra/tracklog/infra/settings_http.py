@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tracklog.infra.settings_base import Count, Positive, Section
 
-__all__ = ["LOOPBACK", "ApiSettings", "OidcSettings"]
+__all__ = ["LOOPBACK", "ApiSettings", "IngestSettings", "OidcSettings", "WebhookSettings"]
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -82,9 +82,9 @@ class OidcSettings(Section):
     roles_claim: str = "roles"
     """The claim that has the roles: a list, or words. Where no claim has that name, a dot goes into an object
     (`realm_access.roles`)."""
-    roles: Mapping[str, Literal["viewer", "approver", "operator"]] = Field(default_factory=dict)
+    roles: Mapping[str, Literal["viewer", "approver", "operator", "recorder"]] = Field(default_factory=dict)
     """Which word of that claim is which role: a table such as `tracklog-approvers = "approver"`. Default: empty, the
-    words are `viewer`, `approver` and `operator` themselves. A token without any role is refused."""
+    words are `viewer`, `approver`, `operator` and `recorder` themselves. A token without any role is refused."""
     tenants_claim: str = "tenants"
     """The claim that has the tenants: a list, or one text. A token without any is refused."""
     all_tenants: str = ""
@@ -95,3 +95,48 @@ class OidcSettings(Section):
         if self.issuer and not self.audience:
             raise ValueError("an issuer needs an audience: a token for another service must not open this one")
         return self
+
+
+class WebhookSettings(Section):
+    """Where `tracklog route` tells of calls that wait for a person: signed messages after the Standard Webhooks
+    specification."""
+
+    urls: Annotated[tuple[Url, ...], BeforeValidator(_listed)] = ()
+    """Addresses that each message is sent to, and no others: redirects are not followed. They are shown by
+    `tracklog doctor`, so they hold no secret. In the environment: separated by commas. Default: none."""
+    secret_file: str = ""
+    """File with the secrets that sign the messages, one a line (`whsec_` and base64). Needed with addresses. While a
+    secret is changed it has the old and the new one. Read again when it changes."""
+    answer_url: Url = ""
+    """Where people reach the API: begins the link in a message. Default: empty, messages have no link."""
+    timeout_s: Positive = 10.0
+    """Seconds that an address has to take a message. After it the message is sent again, under the same id."""
+    tries_max: Count = 30
+    """How often one message is sent to an address that does not take it."""
+    pause_s: Positive = 5.0
+    """Seconds between the first two tries; doubled after each, up to ten minutes."""
+    give_up_s: Positive = 14_400.0
+    """Seconds after which a message that an address has not taken is given up: the log of the router says so, and the
+    call goes on waiting."""
+
+    @model_validator(mode="after")
+    def _signed(self) -> Self:
+        if self.urls and not self.secret_file:
+            raise ValueError("addresses need a secret_file: nobody could tell a message from a forged one")
+        return self
+
+
+class IngestSettings(Section):
+    """What clients in other languages record through `tracklog serve`."""
+
+    lease_s: Annotated[int, Field(ge=1)] = 60
+    """Seconds after the last event of a client in which no other client may go on with its trajectory, when it does
+    not ask for another time itself."""
+    lease_s_max: Annotated[int, Field(ge=1)] = 3600
+    """The longest such time that a client may ask for: as long as its slowest call."""
+    batch_events_max: Annotated[int, Field(ge=1)] = 1000
+    """Events of one request; its bytes are bounded by `api.body_bytes_max`."""
+    answer_s: Positive = 30.0
+    """Seconds until a request is answered though the log has not decided: with 504, and the client sends it again."""
+    trajectories_max: Count = 1000
+    """Trajectories that one process keeps at hand. One that is not is read from the log again when it goes on."""

@@ -29,6 +29,10 @@ class WorkerSettings(Section):
     repeats_max: Count = 10
     """How often in a row an agent may make the same call with the same arguments. Then it is stopped as `stuck`. Set
     it very high for agents that poll."""
+    children_max: Annotated[int, Field(ge=0, le=1000)] = limits.CHILDREN_MAX
+    """How many child runs one run may spawn in all. The next one is an error in its program, which stops it."""
+    depth_max: Annotated[int, Field(ge=0, le=16)] = limits.DEPTH_MAX
+    """How deep runs may spawn runs: 1 lets a submitted run spawn, and its children not."""
     refuse_unknown: bool = True
     """What happens to a task for an agent that this worker does not have: it ends as `refused`, so that whoever
     waits for its result hears of it. False leaves it to the workers of another group."""

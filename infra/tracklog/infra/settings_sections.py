@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_http import ApiSettings, OidcSettings
+from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
@@ -234,6 +234,17 @@ class ProjectionSettings(Section):
     from Redis. Default 10,000: keeps a process under 300 MB."""
 
 
+class ProcessorSettings(Section):
+    """Processors that are plugged in (`tracklog process`)."""
+
+    states_cached_max: Count = 10_000
+    """States and trajectories' places, each, that one processor holds in memory; the least recently used leave
+    and are read back from Redis."""
+    state_bytes_max: Count = 1024 * 1024
+    """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
+    for this processor, and shown."""
+
+
 class RegistrySettings(Section):
     """A schema registry that speaks the Confluent API. Optional: schemas ship inside the package."""
 
@@ -287,10 +298,13 @@ class Settings(Section):
     writer: WriterSettings = WriterSettings()
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
+    processors: ProcessorSettings = ProcessorSettings()
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()
+    ingest: IngestSettings = IngestSettings()
     oidc: OidcSettings = OidcSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 

@@ -1,11 +1,13 @@
 """The agenda: what is to be said into inboxes, and when. Folded from the events, served by the router (DESIGN §9).
 
     due       requests for approval that expire and timers by the clock, ranked by the time in milliseconds
-    outbox    messages to other trajectories, ranked by the offset of their event
+    outbox    what other trajectories are to be told (`outbox`), ranked by the offset of the event that says it
     asked, doubted            held calls that wait for a decision, and calls that a person is asked about; for people
     asked:T, doubted:T        the same of one tenant
+    untold    of both, those that webhooks have not told of yet, ranked by the offset of the event that asks
 
-An entry goes when the event that answers it was accepted; one of `due` and `outbox` sooner, by whoever has posted it.
+An entry goes when the event that answers it was accepted; one of `due`, `outbox` and `untold` sooner, by whoever has
+posted or told it.
 All can be made again from the log; what is then said again is taken once. The lists for people have one rank, so their
 members are in the order of their bytes, which begin with the time: pages are cut at any place, however many are open.
 """
@@ -19,6 +21,7 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter
 
 from tracklog.infra.log.port import Record
+from tracklog.processors.outbox import Outbox
 from tracklog.processors.processor import Seen
 from tracklog.processors.writes import Rank, SetFields, Unrank, Write, own_fields
 from tracklog.schemas import events as ev
@@ -33,15 +36,13 @@ __all__ = [
     "DOUBTED",
     "DUE",
     "OUTBOX",
-    "POSTS_MAX",
+    "UNTOLD",
     "Agenda",
     "Entry",
-    "Post",
     "TrajectoryAgenda",
     "Waiting",
     "entry_of",
     "list_of",
-    "post_of",
     "waiting_of",
 ]
 
@@ -49,11 +50,10 @@ DUE: Final = "due"
 ASKED: Final = "asked"
 DOUBTED: Final = "doubted"
 OUTBOX: Final = "outbox"
+UNTOLD: Final = "untold"
 FIELD: Final = b"agenda"
 NAME: Final = "agenda"
-VERSION: Final = 2
-POSTS_MAX: Final = 5000
-"""Messages that one batch may bring of one trajectory: whoever folds it takes no more records at once."""
+VERSION: Final = 3
 _US_PER_MS: Final = 1000
 T = TypeVar("T")
 
@@ -77,7 +77,8 @@ class Entry(NamedTuple):
 class Waiting(NamedTuple):
     """A call that waits for a person: a held one, or one that may have happened.
 
-    `hash` is of the request or of the intent, in hex as `argument_hash`. `step`: how often others were asked before.
+    `hash` is of the request or of the intent, in hex as `argument_hash`. `step`: how often others were asked before;
+    `offset`: of the event by which it waits.
     """
 
     kind: str
@@ -94,6 +95,7 @@ class Waiting(NamedTuple):
     expires_us: int | None = None
     then: int = 0
     step: int = 0
+    offset: int = 0
 
     @property
     def place(self) -> str:
@@ -105,14 +107,6 @@ class Waiting(NamedTuple):
         return [self.kind, list_of(self.kind, self.tenant)]
 
 
-class Post(NamedTuple):
-    """Where a message to be delivered lies."""
-
-    offset: int
-    trajectory_id: str
-    seq: int
-
-
 class Intended(NamedTuple):
     """What is told of an open intent, should a person be asked about it."""
 
@@ -122,14 +116,14 @@ class Intended(NamedTuple):
 
 
 class TrajectoryAgenda(NamedTuple):
-    """Of one trajectory. `posts` are the last that it sent, POSTS_MAX at most."""
+    """Of one trajectory."""
 
     trajectory_id: str
     head: Head = EMPTY_HEAD
     due: Mapping[str, Entry] = {}
     waiting: Mapping[str, Waiting] = {}
     intents: Mapping[str, Intended] = {}
-    posts: tuple[Post, ...] = ()
+    outbox: Outbox = Outbox()
     ended: bool = False
 
 
@@ -163,14 +157,15 @@ class Agenda:
         for entry in _gone(after.due, due):
             yield Rank([DUE], member_of(entry), entry.due_us // _US_PER_MS)
         for one in _gone(waited, after.waiting):
-            yield Unrank(one.lists, shown_as(one))
+            yield Unrank([*one.lists, UNTOLD], shown_as(one))
         for one in _gone(after.waiting, waited):
             yield Rank(one.lists, shown_as(one), 0)
-        written = before.posts[-1].seq if before is not None and before.posts else -1
-        for post in after.posts:
+            yield Rank([UNTOLD], shown_as(one), one.offset)
+        written = before.outbox.posts[-1].seq if before is not None and before.outbox.posts else -1
+        for post in after.outbox.posts:
             if post.seq > written:
                 yield Rank([OUTBOX], orjson.dumps(list(post)).decode(), post.offset)
-        stored = _STORED.dump_json(after._replace(posts=after.posts[-1:]))
+        stored = _STORED.dump_json(after._replace(outbox=after.outbox._replace(posts=after.outbox.posts[-1:])))
         yield SetFields(own_fields(after.trajectory_id), {FIELD.decode(): stored})
 
 
@@ -204,17 +199,13 @@ def _gone(before: Mapping[str, T], after: Mapping[str, T]) -> Iterator[T]:
     return (one for name, one in before.items() if after.get(name) != one)
 
 
-def post_of(member: bytes) -> Post:
-    """Raises ValueError for what is none."""
-    return Post(*orjson.loads(member))
-
-
 def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> TrajectoryAgenda:
     envelope = event.envelope
+    state = state._replace(outbox=state.outbox.after(event, record))
     match event.body:
         case ev.ApprovalRequested(call_id=call_id) as body:
             request = request_of(body, event.hash, envelope.seq, envelope.ext)
-            return _ask(state, f"ask:{call_id}", _held(event, call_id, request, record.timestamp_ms), request)
+            return _ask(state, f"ask:{call_id}", _held(event, call_id, request, record), request)
         case ev.ApprovalResolved(call_id=call_id):
             name = f"ask:{call_id}"
             return state._replace(due=_without(state.due, name), waiting=_without(state.waiting, name))
@@ -223,7 +214,7 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             waiting = _without(state.waiting, f"doubt:{call_id}")
             return state._replace(intents={**state.intents, call_id: told}, waiting=waiting)
         case ev.Escalated(call_id=call_id) as escalated if call_id in state.intents:
-            name, one = f"doubt:{call_id}", _doubted(event, escalated, state.intents[call_id], record.timestamp_ms)
+            name, one = f"doubt:{call_id}", _doubted(event, escalated, state.intents[call_id], record)
             return state._replace(waiting={**state.waiting, name: one})
         case ev.ToolResult(call_id=call_id):
             waiting = _without(state.waiting, f"doubt:{call_id}")
@@ -233,9 +224,6 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             return state._replace(due={**state.due, f"timer:{timer_id}": entry})
         case ev.TimerFired(timer_id=timer_id):
             return state._replace(due=_without(state.due, f"timer:{timer_id}"))
-        case ev.MessageSent():
-            post = Post(record.offset, envelope.trajectory_id, envelope.seq)
-            return state._replace(posts=(*state.posts[-(POSTS_MAX - 1) :], post))
         case ev.TaskEnded():
             head = state.head._replace(recent=(), lost=())
             return state._replace(due={}, waiting={}, intents={}, ended=True, head=head)
@@ -252,14 +240,14 @@ def _ask(state: TrajectoryAgenda, name: str, one: Waiting, request: Request) -> 
     return state._replace(due=due, waiting={**state.waiting, name: one})
 
 
-def _held(event: Event, call_id: str, request: Request, since_ms: int) -> Waiting:
+def _held(event: Event, call_id: str, request: Request, record: Record) -> Waiting:
     return Waiting(
         kind=ASKED,
         trajectory_id=event.envelope.trajectory_id,
         tenant=event.envelope.tenant,
         call_id=call_id,
         tool=request.tool,
-        since_ms=since_ms,
+        since_ms=record.timestamp_ms,
         hash=request.hash.hex(),
         argument_hash=request.argument_hash.hex(),
         reason=request.reason,
@@ -268,12 +256,22 @@ def _held(event: Event, call_id: str, request: Request, since_ms: int) -> Waitin
         expires_us=request.expires_at,
         then=len(request.then),
         step=request.step,
+        offset=record.offset,
     )
 
 
-def _doubted(event: Event, body: ev.Escalated, intended: Intended, since_ms: int) -> Waiting:
+def _doubted(event: Event, body: ev.Escalated, intended: Intended, record: Record) -> Waiting:
     about = event.envelope.trajectory_id, event.envelope.tenant, body.call_id
-    return Waiting(DOUBTED, *about, intended.tool, since_ms, intended.hash, intended.argument_hash, body.tried)
+    return Waiting(
+        DOUBTED,
+        *about,
+        intended.tool,
+        record.timestamp_ms,
+        intended.hash,
+        intended.argument_hash,
+        body.tried,
+        offset=record.offset,
+    )
 
 
 def _entry(event: Event, name: str, due_us: int) -> Entry:

@@ -18,12 +18,13 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
 from tracklog.producers.record import JSON, TEXT
+from tracklog.producers.retrying import EXT_RETRY
 from tracklog.producers.taking import requester_of
 from tracklog.schemas.approvals import Approver, Request, may_not, who_may
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import InputError, InvalidEvent, NotApprover
 from tracklog.schemas.inbox import Decision, InboxBody, Settlement
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
@@ -51,13 +52,7 @@ class Answers:
 
         Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
         """
-        state = await self._state(trajectory_id)
-        call = state.calls.get(call_id)
-        if call is None or call.status is not CallStatus.ESCALATED:
-            raise InvalidEvent(
-                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
-                hint="open its session: that settles what can be settled, and says which call a person must look at",
-            )
+        state, call = await self._escalated(trajectory_id, call_id)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -67,6 +62,29 @@ class Answers:
             reason=reason,
         )
         await self._post(state, body, person)
+
+    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> None:
+        """Has a call done again that may have happened: twice, then. Raises as `settle`."""
+        state, call = await self._escalated(trajectory_id, call_id)
+        body = Settlement(
+            call_id=call_id,
+            intent_hash=call.hash,
+            by=person,
+            status=ResultStatus.UNKNOWN,
+            output=Body.of("", TEXT),
+            reason=reason,
+        )
+        await self._post(state, body, person, {EXT_RETRY: "true"})
+
+    async def _escalated(self, trajectory_id: str, call_id: str) -> tuple[State, Call]:
+        state = await self._state(trajectory_id)
+        call = state.calls.get(call_id)
+        if call is None or call.status is not CallStatus.ESCALATED:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
+                hint="open its session: that settles what can be settled, and says which call a person must look at",
+            )
+        return state, call
 
     async def answer(
         self,
@@ -98,6 +116,8 @@ class Answers:
                 f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; it waits for no decision",
                 hint=f"see: tracklog show {trajectory_id}",
             )
+        if state.status is TrajectoryStatus.CANCELLING:
+            raise InvalidEvent(f"trajectory {trajectory_id!r} is being cancelled; no call of it is made any more")
         self._check_request(f"call {call_id!r} of {trajectory_id!r}", state, call.request, who, request_hash)
         body = Decision(
             call_id=call_id,

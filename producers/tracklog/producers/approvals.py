@@ -22,6 +22,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas.approvals import escalated, terms_ext
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import ApprovalNeeded
+from tracklog.schemas.lifecycle import TrajectoryStatus
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Choice, OnExpiry, ToolCall
 
@@ -94,7 +95,12 @@ class Approvals:
 
 
 async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> None:
-    """Asks who is asked next about held calls that nobody decided about in time; after the last, refuses them."""
+    """Asks who is asked next about held calls that nobody decided about in time; after the last, refuses them.
+
+    Of a trajectory that is cancelled no call is made any more, and nobody is asked.
+    """
+    if state.status is TrajectoryStatus.CANCELLING:
+        return
     now_us = clock.now_us()
     late = {
         call_id: call

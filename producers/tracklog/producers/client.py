@@ -108,9 +108,11 @@ class Client:
         tenant: str | None = None,
         budgets: Budgets = NO_BUDGETS,
         on_behalf_of: str | None = None,
+        swarm: str | None = None,
     ) -> str:
         """Gives a task to the workers; returns the trajectory's id when the task is durable. `on_behalf_of` is who
-        asked for it, and may not approve its held calls unless the policy says so.
+        asked for it, and may not approve its held calls unless the policy says so; `swarm` names the runs that it talks
+        with.
 
         With an `id` it may be called any number of times: the same task is done once, another task under an id that
         is taken is refused.
@@ -123,6 +125,7 @@ class Client:
                 agent=agent,
                 labels=dict(sorted((labels or {}).items())),
                 on_behalf_of=on_behalf_of,
+                swarm=swarm,
                 budgets=budgets,
             )
         body = inbox.Submit(task=started)

@@ -108,11 +108,11 @@ class WriterPen:
             )
         return appended.seq
 
-    async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
+    async def release(self, reason: str = "", *, parked: Parked | None = None, waits_for: str = "") -> None:
         """Gives the trajectory back. Raises Fenced when something that was appended is not part of it."""
         async with self._turns:
             await self.writer.confirm()  # a barrier alone does not tell an owner that it was overtaken
-            await self.writer.release(reason, parked=parked)
+            await self.writer.release(reason, parked=parked, waits_for=waits_for)
             if self._leash is not None:
                 self._leash.let_go(self.writer.state, parked if parked is not None else Parked.LEFT)
 

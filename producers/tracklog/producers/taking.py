@@ -4,11 +4,13 @@
     Decision     ApprovalResolved, when it quotes the request of a call that waits for one, is from somebody who may
                  decide, and edits it to what its tool can be called with. One that says that nobody decided in time
                  is ApprovalRequested of those who are asked next, while there are such
-    Settlement   ToolResult, when it names the intent of a call that a person was asked about
+    Settlement   ToolResult, when it names the intent of a call that a person was asked about; a second ToolIntent, when
+                 it says that the call is to be done again
     Cancel       CancelRequested: the session raises Cancelled at its next step
     Annotation   Annotated
     TimerDue     TimerFired, when there is such a timer
-    Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it
+    Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it; MessageReceived
+                 when a child run has ended
 
 Anything else, and what is late, double or about nothing, becomes an InboxRefused: nothing is lost without a word.
 Taken is taken once: the state keeps the highest sequence of each source.
@@ -25,14 +27,16 @@ from typing import Final, NamedTuple
 from tracklog.infra.clock import Clock
 from tracklog.producers.mailbox import Incoming, Mailbox
 from tracklog.producers.pen import WriterPen
+from tracklog.producers.retrying import EXT_RETRY, Again
 from tracklog.producers.settle import A_PERSON
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.approvals import Approver, escalated, may_not
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.spawn import EXT_ENDED, ended_of, spawn_ext
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Choice, Effect, Place, ResultStatus, Settled
+from tracklog.schemas.values import Choice, Effect, Ending, Place, Ref, ResultStatus, Role, Settled
 
 __all__ = ["Received", "Resolved", "Taking", "requester_of", "take_all"]
 
@@ -48,8 +52,11 @@ EXT_REASON: Final = "reason"
 
 
 class Received(NamedTuple):
+    """`ended`: how the child run ended whose outcome it is."""
+
     seq: int
     body: ev.MessageReceived
+    ended: Ending | None = None
 
 
 class Resolved(NamedTuple):
@@ -77,15 +84,22 @@ class Taking:
     `unfit` says what is wrong with edited arguments for a tool, "" for nothing.
     """
 
-    def __init__(self, pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything) -> None:
+    def __init__(
+        self, pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything, again: Again | None = None
+    ) -> None:
         state = pen.writer.state
         self._pen = pen
         self._clock = clock
         self._unfit = unfit
+        self._again = again
         self.mailbox: Final = mailbox
         self.messages: deque[Received] = deque()
         self.resolved: dict[str, Resolved] = {}
         self.results: dict[str, tuple[int, ev.ToolResult]] = {}
+        self.retried: set[int] = set()
+        """Seq of the second intents that were taken: this owner performs those that run here."""
+        self.children: dict[str, Received] = {}
+        """Outcomes of child runs, by their ids."""
         self.woken: Counter[str] = Counter()
         """Timers that went off, by name."""
         self.escalated = {name for name, call in state.calls.items() if call.status is CallStatus.ESCALATED}
@@ -93,6 +107,13 @@ class Taking:
         self._reading = False
         self._news = asyncio.Event()
         self.cancelled: str | None = state.reason if state.status is TrajectoryStatus.CANCELLING else None
+
+    def given_out(self) -> None:
+        """What was taken up to now is in the record that the session answers from."""
+        self.messages.clear()
+        self.resolved.clear()
+        self.children.clear()
+        self.woken.clear()
 
     async def look(self) -> None:
         """Takes everything that has come up to now."""
@@ -123,24 +144,35 @@ class Taking:
     async def take(self) -> bool:
         """Takes what is there; False when nothing was. Raises what appending raises."""
         async with self._one:
-            taken = await take_all(self._pen, self.mailbox, self._clock, self._unfit)
+            taken = await take_all(self._pen, self.mailbox, self._clock, self._unfit, self._again)
         for seq, (body, _, ext) in taken:
             if isinstance(body, ev.MessageReceived):
-                self.messages.append(Received(seq, body))
+                self._heard(Received(seq, body, ended_of(ext)))
             elif isinstance(body, ev.ApprovalResolved):
                 self.resolved[body.call_id] = Resolved(seq, body, ext)
             elif isinstance(body, ev.TimerFired):
                 self.woken[body.timer_id] += 1
             elif isinstance(body, ev.Escalated):
                 self.escalated.add(body.call_id)
+            elif isinstance(body, ev.ToolIntent):
+                self.escalated.discard(body.call_id)
+                self.retried.add(seq)
             elif isinstance(body, ev.ToolResult):
                 self.results[body.call_id] = (seq, body)
             elif isinstance(body, ev.CancelRequested):
                 self.cancelled = body.reason or f"cancelled by {body.by}"
         return bool(taken)
 
+    def _heard(self, one: Received) -> None:
+        if one.ended is None:
+            self.messages.append(one)
+        else:
+            self.children[one.body.peer] = one
 
-async def take_all(pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything) -> list[tuple[int, Taken]]:
+
+async def take_all(
+    pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit = anything, again: Again | None = None
+) -> list[tuple[int, Taken]]:
     """Events for everything that waits, appended in its order: (seq, event) each.
 
     Each is judged by the state after the ones before it, so a second answer to one question is refused.
@@ -150,6 +182,8 @@ async def take_all(pen: WriterPen, mailbox: Mailbox, clock: Clock, unfit: Unfit 
         state = await pen.standing()
         if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
             taken = _event(state, one, clock, unfit)
+            if isinstance(taken.body, ev.ToolResult) and EXT_RETRY in one.ext:
+                taken = await _retried(state, one, taken.body.call_id, again)
             seq = await pen.take(taken.body, one, turn=state.turn, cause=taken.cause, ext=taken.ext)
             out.append((seq, taken))
         mailbox.took(one)
@@ -171,7 +205,7 @@ def _event(state: State, one: Incoming, clock: Clock, unfit: Unfit) -> Taken:
     if isinstance(body, inbox.Settlement):
         return _settled(state, one, body)
     if isinstance(body, inbox.Outcome):
-        return _came_out(state, one, body)
+        return _child_ended(state, one, body) if EXT_ENDED in one.ext else _came_out(state, one, body)
     if isinstance(body, inbox.TimerDue) and body.timer_id in state.timers:
         return Taken(ev.TimerFired(timer_id=body.timer_id))
     return _refusal(one, _REASONS.get(one.name, "nothing waits for it"))
@@ -183,6 +217,8 @@ def _decided(state: State, one: Incoming, body: inbox.Decision, clock: Clock, un
     if call is None or call.status is not CallStatus.ASKED or call.request is None:
         return _refusal(one, f"call {body.call_id} does not wait for a decision (any more)")
     request = call.request
+    if state.status is TrajectoryStatus.CANCELLING:
+        return _refusal(one, f"the trajectory is cancelled; call {body.call_id} is not made")
     if request.hash != body.request_hash:
         return _refusal(one, f"it answers another request than the one for call {body.call_id}")
     resolved = ev.ApprovalResolved(**body.model_dump())
@@ -217,6 +253,18 @@ def _settled(state: State, one: Incoming, body: inbox.Settlement) -> Taken:
     return Taken(result, call.seq, {EXT_BY: body.by, EXT_REASON: body.reason})
 
 
+async def _retried(state: State, one: Incoming, call_id: str, again: Again | None) -> Taken:
+    """The second intent of a call that a person was asked about."""
+    if again is None or state.status is TrajectoryStatus.CANCELLING:
+        return _refusal(one, f"nothing is done again of what is cancelled: say what became of call {call_id}")
+    call = state.calls[call_id]
+    second = await again(call)
+    if isinstance(second, str):
+        return _refusal(one, f"call {call_id} cannot be done again: {second}")
+    assert isinstance(one.body, inbox.Settlement)
+    return Taken(second.intent, call.seq, {**second.ext, EXT_BY: one.body.by, EXT_REASON: one.body.reason})
+
+
 def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> Taken:
     """What a dispatcher says, or whoever answers for a tool that said `pending`.
 
@@ -243,8 +291,19 @@ def _came_out(state: State, one: Incoming, body: inbox.Outcome) -> Taken:
     return Taken(result, call.seq)
 
 
+def _child_ended(state: State, one: Incoming, body: inbox.Outcome) -> Taken:
+    child, ending = state.children.get(body.call_id), ended_of(one.ext)
+    if child is None or child.hash != body.intent_hash or ending is None:
+        return _refusal(one, f"no child run {body.call_id} is waited for (any more)")
+    about = Ref(trajectory_id=state.trajectory_id, seq=child.seq)
+    received = ev.MessageReceived(peer=body.call_id, role=Role.AGENT, message=body.output, about=about)
+    return Taken(received, child.seq, {EXT_ENDED: ending.value})
+
+
 def _refusal(one: Incoming, reason: str) -> Taken:
-    return Taken(ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason[:TEXT_FIELD_CHARS_MAX]))
+    """Of a Submit it says whose child was submitted."""
+    refused = ev.InboxRefused(refused=one.inbox_id, kind=one.name, reason=reason[:TEXT_FIELD_CHARS_MAX])
+    return Taken(refused, ext=spawn_ext(one.ext))
 
 
 _REASONS: Final[Mapping[str, str]] = {

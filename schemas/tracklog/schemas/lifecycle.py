@@ -60,6 +60,7 @@ class Parked(StrEnum):
     MESSAGE = "message"
     OUTCOME = "outcome"
     TIMER = "timer"
+    CHILD = "child"
     PERSON = "person"
     DOUBT = "doubt"
     DIVERGED = "diverged"
@@ -149,7 +150,7 @@ CALL: Final[Mapping[CallStatus, Mapping[str, CallStatus]]] = {
     _C.ANSWERED: {"ToolResult": _C.SETTLED},
     _C.INTENDED: {"ToolResult": _C.SETTLED, "InDoubt": _C.IN_DOUBT, "Escalated": _C.ESCALATED},
     _C.IN_DOUBT: {"ToolResult": _C.SETTLED, "Escalated": _C.ESCALATED},
-    _C.ESCALATED: {"ToolResult": _C.SETTLED},
+    _C.ESCALATED: {"ToolResult": _C.SETTLED, "ToolIntent": _C.INTENDED},
     _C.SETTLED: {},
 }
 

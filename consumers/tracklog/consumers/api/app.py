@@ -1,7 +1,8 @@
 """The HTTP API: trajectories, decisions, messages, cancels, settlements, annotations, outcomes (DESIGN §9).
 
 A GET never changes anything. What changes something goes into an inbox, and is answered 202 when it is durable there:
-whoever runs the trajectory takes it or refuses it, in the record. Who says it comes from the token, never from a body.
+whoever runs the trajectory takes it or refuses it, in the record. Only what clients record of their own runs goes into
+the log at once (`ingest`). Who says it comes from the token, never from a body.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteError
 
-from tracklog.consumers.api import annotating, approvals, escalations, health, tasks, trajectories
+from tracklog.consumers.api import annotating, answering, approvals, escalations, health, ingest, tasks, trajectories
 from tracklog.consumers.api.errors import ANSWERS, answer_of
 from tracklog.consumers.api.limits import BodyLimit
 from tracklog.consumers.api.segments import EncodedSegments
@@ -27,8 +28,10 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     trajectories.router,
     tasks.router,
     approvals.router,
+    answering.router,
     escalations.router,
     annotating.router,
+    ingest.router,
 )
 """One a resource. Made by `routes.resource`."""
 
@@ -62,4 +65,8 @@ async def _unfit(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"error": f"{where}: {first['msg']}", "hint": "see /docs"}, 422)
+    details: dict[str, object] = {}
+    if first["loc"][:2] == ("body", "events") and len(first["loc"]) > 2:
+        _, _, index, *rest = first["loc"]
+        details = {"index": index, "field": ".".join(map(str, rest[1:])), "reason": first["msg"]}
+    return JSONResponse({"error": f"{where}: {first['msg']}", "hint": "see /docs", **details}, 422)

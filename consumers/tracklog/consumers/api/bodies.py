@@ -46,7 +46,9 @@ class Decide(_Body):
 
 
 class Settle(_Body):
-    happened: bool
+    """`retry`: it is to be made again, whether it happened or not; there is no output then."""
+
+    found: Literal["happened", "did_not_happen", "retry"]
     output: Text = ""
     reason: Text = ""
 
@@ -66,4 +68,4 @@ class Outcome(_Body):
     client_id: ClientId
     call_id: Name
     status: Literal["ok", "error"]
-    output: Text = ""
+    output: str = ""

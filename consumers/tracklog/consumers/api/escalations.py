@@ -10,6 +10,7 @@ from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import PAGE_MAX, CallId, Has, Id, Operator, Viewer, done, resource, tenant_of
 from tracklog.consumers.waiting import row_of
 from tracklog.processors.agenda import DOUBTED
+from tracklog.schemas.errors import InputError
 
 __all__ = ["router"]
 
@@ -33,7 +34,13 @@ def list_escalations(
 async def settle(has: Has, who: Operator, trajectory_id: Id, call_id: CallId, body: bodies.Settle) -> dict[str, str]:
     """Whether a call happened that only a person can find out about."""
     await has.state(who, trajectory_id)
-    await has.answers.settle(
-        trajectory_id, call_id, person=who.name, happened=body.happened, output=body.output, reason=body.reason
-    )
-    return done(has, who, "settle", trajectory_id, call_id)
+    if body.found == "retry":
+        if body.output:
+            raise InputError("a call that is to be made again has no output yet", hint="leave the output out")
+        await has.answers.retry(trajectory_id, call_id, person=who.name, reason=body.reason)
+    else:
+        said, happened = body.output or body.reason, body.found == "happened"
+        await has.answers.settle(
+            trajectory_id, call_id, person=who.name, happened=happened, output=said, reason=body.reason
+        )
+    return done(has, who, body.found, trajectory_id, call_id)

@@ -26,6 +26,7 @@ __all__ = [
     "Has",
     "Id",
     "Operator",
+    "Recorder",
     "Viewer",
     "done",
     "post_once",
@@ -67,6 +68,7 @@ def with_role(role: Role) -> Any:
 Viewer = Annotated[Principal, with_role(Role.VIEWER)]
 Approver = Annotated[Principal, with_role(Role.APPROVER)]
 Operator = Annotated[Principal, with_role(Role.OPERATOR)]
+Recorder = Annotated[Principal, with_role(Role.RECORDER)]
 Has = Annotated[Services, Depends(services_of)]
 
 

@@ -13,12 +13,14 @@ from fastapi import HTTPException
 from tracklog.consumers.api.limits import RateLimit
 from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_signed
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
+from tracklog.consumers.ingest.ingest import Ingest
 from tracklog.consumers.read import Reader
 from tracklog.consumers.waiting import Queue
 from tracklog.infra.blobs import BlobStore
-from tracklog.infra.clock import Clock
+from tracklog.infra.clock import Clock, SystemEntropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
+from tracklog.infra.settings import Settings
 from tracklog.producers.answers import Answers
 from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
@@ -48,16 +50,29 @@ class Services:
     rate: RateLimit
     streams_max: int
     framing: Framing = single_object
+    settings: Settings = field(default_factory=Settings)
     oidc: Oidc | None = None
     streams: int = 0
     stopping: bool = False
     """The server goes away: streams end, and their clients connect again elsewhere."""
     reader: Reader = field(init=False)
+    ingest: Ingest = field(init=False)
     queue: Queue = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
     def __post_init__(self) -> None:
+        self.ingest = Ingest(
+            self.log,
+            self.topics,
+            self.blobs,
+            clock=self.clock,
+            entropy=SystemEntropy(),
+            settings=self.settings.ingest,
+            writer=self.settings.writer,
+            framing=self.framing,
+            body_inline_bytes_max=self.settings.blobs.body_inline_bytes_max,
+        )
         self.reader = Reader(self.client, prefix=self.topics.prefix)
         self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
@@ -117,6 +132,10 @@ class Services:
         except StoreError:
             return None
         return None if found is None else found.state
+
+    async def state_in_log(self, trajectory_id: str) -> State:
+        """As the log has it now; it costs a reading of its partition."""
+        return await asyncio.to_thread(self._read, trajectory_id)
 
     def _read(self, trajectory_id: str) -> State:
         return read_history(self.log, self.topics.events, trajectory_id)[0]

@@ -5,7 +5,7 @@ A tokens file is TOML, one table a token:
     [ada-laptop]
     person = "ada"                      # what decisions say
     hash = "sha256:..."                 # of the token: `tracklog tokens` makes both
-    roles = ["approver"]                # viewer, approver, operator; the last two may look, too
+    roles = ["approver"]                # viewer, approver, operator, recorder; all may look, too
     tenants = ["acme"]                  # or ["*"]
     groups = ["manager"]                # words of your own, which policies name: may_approve = ["role:manager"]
 
@@ -44,6 +44,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     APPROVER = "approver"
     OPERATOR = "operator"
+    RECORDER = "recorder"
 
 
 _API_ROLES: Final = frozenset(role.value for role in Role)

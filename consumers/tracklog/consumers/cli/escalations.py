@@ -18,6 +18,7 @@ from tracklog.schemas.errors import InputError
 
 app = new_app(help="Look at calls that may have happened, and say what became of them.", no_args_is_help=True)
 
+_WORDS = ("it happened", "it did not happen", "do it again")
 _COLUMNS = ("trajectory", "call", "tool", "age", "arguments", "what was tried")
 
 
@@ -44,32 +45,40 @@ def settle(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="How you know; it is recorded.")],
     happened: Annotated[bool, typer.Option("--happened", help="It happened.")] = False,
     did_not: Annotated[bool, typer.Option("--did-not-happen", help="It did not, and never will.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Do it again, whether it happened or not.")] = False,
     output: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What the model is given as the call's result (else the reason).")
     ] = None,
 ) -> None:
     """Say what became of a call that nobody but a person can find out about.
 
-    Goes into the inbox; whoever runs the trajectory takes it, and goes on. The first word on a call counts.
+    Goes into the inbox; whoever runs the trajectory takes it, and goes on. The first word on a call counts. With
+    --retry the call is made once more, with the same key: if it did happen, it happens twice, and you said so.
 
     \b
     Examples:
       tracklog escalations settle trip-1 call-2 --happened --output 'booked TL100' --reason 'in their list' --as ada
       tracklog escalations settle trip-1 call-2 --did-not-happen --reason 'their list has no booking' --as ada
+      tracklog escalations settle trip-1 call-2 --retry --reason 'nothing is there, and we need it' --as ada
     """
-    if happened == did_not:
-        raise InputError("it is not said what became of the call", hint="give --happened or --did-not-happen")
+    given = [word for word, said in zip(_WORDS, (happened, did_not, retry), strict=True) if said]
+    if len(given) != 1:
+        hint = "give one of --happened, --did-not-happen and --retry"
+        raise InputError("it is not said what became of the call, or what is to", hint=hint)
+    if retry and output is not None:
+        raise InputError("an output for a call that is to be made again", hint="leave --output out")
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
         answers = Answers(log, run.settings.topic_names, framing=framing_of(run.settings))
-        said = reason if output is None else output
-        asyncio.run(
-            answers.settle(trajectory_id, call_id, person=person, happened=happened, output=said, reason=reason)
-        )
+        about, told = (trajectory_id, call_id), reason if output is None else output
+        if retry:
+            asyncio.run(answers.retry(*about, person=person, reason=reason))
+        else:
+            asyncio.run(answers.settle(*about, person=person, happened=happened, output=told, reason=reason))
     if run.as_json:
-        run.out.json({"trajectory_id": trajectory_id, "call_id": call_id, "happened": happened})
+        run.out.json({"trajectory_id": trajectory_id, "call_id": call_id, "said": given[0], "by": person})
     else:
-        run.out.text(f"{trajectory_id}: call {call_id} {'happened' if happened else 'did not happen'}, says {person}")
+        run.out.text(f"{trajectory_id}: call {call_id}: {given[0]}, says {person}")
 
 
 def _cells(one: Waiting, now_us: int) -> tuple[str, ...]:

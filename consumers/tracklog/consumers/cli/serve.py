@@ -66,6 +66,7 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         rate=RateLimit(settings.requests_per_s, clock),
         streams_max=settings.streams_max,
         framing=framing_of(run.settings),
+        settings=run.settings,
         oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
     app = make_app(services, body_bytes_max=settings.body_bytes_max)
@@ -83,7 +84,10 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
     run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
-    await server.serve(sockets=[listening])
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await services.ingest.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -22,7 +22,8 @@ from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Bounds, Log, Record
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
-from tracklog.processors.redis_store import Checkpoint, RedisStore
+from tracklog.processors.redis_store import RedisStore
+from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import SetFields, Unset, Write, own_fields
 from tracklog.schemas.codec import decode_event
@@ -157,7 +158,7 @@ class Keeper:
                 key = call.trajectory_id.encode()
                 before = known.get(key, NEW)
                 known[key] = before._replace(calls={**before.calls, call.intent.call_id: call})
-        heads = self._store.load(partition, checkpoint, [key.decode() for key in known])
+        heads = self._store.hashes(partition, checkpoint, [own_fields(key.decode()) for key in known])
         for key, fields in zip(list(known), heads, strict=True):
             if not fields:
                 return None
@@ -168,7 +169,7 @@ class Keeper:
         """Brings back what left memory; what is not stored is new. Raises StoreConflict, StoreUnavailable."""
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         ids = [key.decode(errors="replace") for key in missing]
-        loaded = self._store.load(partition, self._kept[partition].checkpoint, ids)
+        loaded = self._store.hashes(partition, self._kept[partition].checkpoint, [own_fields(one) for one in ids])
         for key, fields in zip(missing, loaded, strict=True):
             if fields:
                 known[key] = _followed(fields)

@@ -147,8 +147,9 @@ class DispatchPartitions:
             before, after = self._take(partition, record)
             if after is before:
                 continue
-            opened += [one for call_id, one in after.calls.items() if call_id not in before.calls]
-            closed += [one.hash for call_id, one in before.calls.items() if call_id not in after.calls]
+            was, now = ({one.hash for one in known.calls.values()} for known in (before, after))
+            opened += [one for one in after.calls.values() if one.hash not in was]
+            closed += [one.hash for one in before.calls.values() if one.hash not in now]
             escalated += [
                 one.hash for one in after.calls.values() if one.escalated and one not in before.calls.values()
             ]
