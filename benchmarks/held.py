@@ -23,9 +23,9 @@ from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Choice
 
 RUNS: Final = 10_000
-FEWER: Final = 2_500
-WAITS_S: Final = 30.0
-AT_ONCE: Final = 500
+FEWER: Final = 1_000
+WAITS_S: Final = 20.0
+AT_ONCE: Final = 2_500
 """Answers that are under way at the same time."""
 PROCESS_TIMEOUT_S: Final = 3_600.0
 CALL: Final = "call-0"

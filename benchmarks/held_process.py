@@ -1,7 +1,7 @@
 """Processes of the benchmark of held runs: `FOLDER fill N` leaves N runs held; `FOLDER work N SECONDS` has them.
 
-The second prints two lines of JSON: what having them cost for so many seconds, and what it cost to bring them to their end
-once they were answered. It ends when its input does.
+The second prints two lines of JSON: what having them cost for so many seconds, and what it cost to bring them to their
+end once they were answered. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def work(log: Log, folder: str, count: int, waits_s: float) -> None:
         say({"taken_over_mb": taken_over_mb, **waited})
         cpu_s = time.process_time()
         async with asyncio.timeout(ENDED_S_MAX):
-            while (ended := ended_in(worker)) < count:
+            while (ended := ended_in(worker)) < count:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(LOOK_S)
         say({"ended": ended, "run_ms": 1000 * (time.process_time() - cpu_s) / count, "ended_mb": settled_mb()})
         await asyncio.to_thread(sys.stdin.read)
