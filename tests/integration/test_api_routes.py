@@ -34,6 +34,7 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/trajectories/{trajectory_id}"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/events"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/stream"): Call("viewer"),
+    ("GET", "/trajectories/{trajectory_id}/tokens"): Call("viewer"),
     ("PUT", "/trajectories/{trajectory_id}/task"): Call("operator", {"agent": "a", "task": "t"}, other_tenant=403),
     ("POST", "/trajectories/{trajectory_id}/messages"): Call("operator", {"text": "hello"}),
     ("POST", "/trajectories/{trajectory_id}/cancel"): Call("operator", {}),

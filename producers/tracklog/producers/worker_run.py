@@ -24,6 +24,7 @@ from tracklog.producers.model_patient import PatientModel
 from tracklog.producers.opening import opened
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.relay import TokenRelay
 from tracklog.producers.roster import Arrival, Kept, Known, Work, known_of
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
@@ -94,6 +95,8 @@ class Runner:
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     drift: Drift | None = None
     """What happens to a run that was left with other versions; see Setup."""
+    relay: TokenRelay | None = None
+    """Gives on what models say while they say it; None: they are not asked to stream."""
 
     @property
     def grace_us(self) -> int:
@@ -190,6 +193,8 @@ class Runner:
 
     def _setup(self, trajectory_id: str, agent: Agent, task: str, begin: Begin, leash: Leash) -> Setup:
         model = agent.model
+        if model is not None and self.relay is not None:
+            model = self.relay.of(trajectory_id, model)
         if model is not None:
             model = PatientModel(model, self.settings.model_wait_s, clock=self.clock, check=leash.check)
         return agent.setup(

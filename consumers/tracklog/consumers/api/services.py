@@ -12,6 +12,7 @@ from fastapi import HTTPException
 
 from tracklog.consumers.api.limits import RateLimit
 from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_signed
+from tracklog.consumers.api.relay import Hub
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
 from tracklog.consumers.ingest.ingest import Ingest
 from tracklog.consumers.read import Reader
@@ -58,6 +59,7 @@ class Services:
     reader: Reader = field(init=False)
     ingest: Ingest = field(init=False)
     queue: Queue = field(init=False)
+    hub: Hub = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
@@ -75,6 +77,7 @@ class Services:
         )
         self.reader = Reader(self.client, prefix=self.topics.prefix)
         self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
+        self.hub = Hub(self.client, self.topics.prefix)
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
         self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
 
