@@ -24,6 +24,7 @@ from benchmarks import (
     services,
     sessions,
     startup,
+    waiting,
     writing,
 )
 from benchmarks.measure import Measure, table
@@ -55,6 +56,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "parked": parked.measure_parked,
     "dispatch": dispatching.measure_dispatch,
     "held": held.measure_held,
+    "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
 }
