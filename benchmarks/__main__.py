@@ -22,6 +22,7 @@ from benchmarks import (
     services,
     sessions,
     startup,
+    waiting,
     writing,
 )
 from benchmarks.measure import Measure, table
@@ -51,6 +52,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "others": others.measure_others,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
 }

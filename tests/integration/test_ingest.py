@@ -24,6 +24,7 @@ from tracklog.producers.messages import Messages
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
+    AppendRefused,
     BarrierTooWeak,
     InputError,
     InvalidEvent,
@@ -202,6 +203,17 @@ async def test_a_log_that_does_not_decide_in_time_is_a_timeout_and_the_same_agai
         assert one.log.release() > 0
         for first, batch in BATCHES:
             await one.append(first, batch)
+    check_whole(world)
+
+
+async def test_a_log_that_takes_nothing_says_send_the_same_again(world: World) -> None:
+    away = True
+    async with replica(world, faults=lambda *_: Fault.REFUSE if away else None) as one:
+        with pytest.raises(AppendRefused) as caught:
+            await one.start(start())
+        assert "send the same again" in caught.value.hint
+        away = False
+        await record_all(one)
     check_whole(world)
 
 

@@ -54,6 +54,7 @@ PASSES_MAX: Final = 12
 """Three do when nobody interferes. Each lost claim takes one more; with so many another replica is at the same."""
 SURE_TO_FIT_BYTES: Final = (limits.EVENT_BYTES_MAX - 16 * 1024) // 2
 """Of an event as it was given: below it, it fits however it is kept (the calls of a reply are kept twice)."""
+SEND_AGAIN: Final = "send the same again: it is taken once"
 _US_PER_MS: Final = 1000
 _NOTHING_WRITTEN: Final = (InputError, LeaseHeld, TrajectoryEnded, TrajectoryFaulty, BarrierTooWeak)
 """Errors before anything was appended: what is known of the trajectory stays good."""
@@ -196,14 +197,16 @@ class Ingest:
                         yield one
                     except _NOTHING_WRITTEN:
                         raise
-                    except BaseException:
+                    except BaseException as error:
                         self._forget(one)
+                        if isinstance(error, TracklogError):
+                            error.hint = SEND_AGAIN
                         raise
         except TimeoutError:
             raise Undecided(
                 f"the log has not decided about {trajectory_id!r} within {self._settings.answer_s:g} s: what was sent "
                 "may or may not be there",
-                hint="send the same again: it is taken once",
+                hint=SEND_AGAIN,
             ) from None
         finally:
             one.users -= 1
@@ -320,5 +323,5 @@ def _answer(trajectory_id: str, asked: Asked, found: Sequence[In]) -> Recorded:
 def _restless(trajectory_id: str) -> LogUnavailable:
     return LogUnavailable(
         f"trajectory {trajectory_id!r} was claimed by others {PASSES_MAX} times meanwhile",
-        hint="send the same again: it is taken once. Do two processes record it under one name?",
+        hint=f"{SEND_AGAIN}. Do two processes record it under one name?",
     )
