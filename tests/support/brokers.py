@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tracklog.infra.stack.kafka_server import KafkaServer
 
-WHOLE_S = 5.0
+WHOLE_S = 20.0
 """Between a broker's return and the death of the next."""
 STOP_S = 120.0
 

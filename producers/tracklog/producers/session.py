@@ -186,7 +186,7 @@ class Session:
 
     async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
         with self._record.strand.ordered("a model call"):
-            found = self._record.next_ordered(ev.ModelReplied, "a model call")
+            found = await self._record.next_ordered(ev.ModelReplied, "a model call")
             body, seq = (found.body, found.seq) if found is not None else await self._ask(ask)
         message = orjson.loads(await self._record.whole(body.reply))
         if found is not None and self._record.asking is not None:

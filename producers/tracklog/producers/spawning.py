@@ -89,7 +89,7 @@ class Children:
         with record.strand.ordered(asked):
             body = ev.MessageSent(peer=self._next_id(), message=await record.body(task, TEXT))
             said = self._said(agent, labels, budgets)
-            found = record.next_ordered(ev.MessageSent, asked)
+            found = await record.next_ordered(ev.MessageSent, asked)
             if found is None:
                 record.check_live(asked)
                 self._check(body.peer)
@@ -113,8 +113,7 @@ class Children:
         if child_id not in self._own:
             raise SessionMisused(f"{asked} was asked for, and this run has not spawned it")
         with record.strand.ordered(asked):
-            record.cursor.check_sound()
-            found = record.cursor.children.pop(child_id, None)
+            found = await record.child_ended(child_id)
             if found is not None:
                 seq, body, ending = found[0].seq, found[0].body, found[1]
             else:
