@@ -102,7 +102,8 @@ def approve(
 
     Goes into the inbox; whoever runs the trajectory takes it, and goes on. The first decision on a call counts. An
     edited call is ruled on anew by budgets and policy; arguments that its tool does not take are refused, here by its
-    recorded schema, and the call goes on waiting. Who can reach the log is believed who they are; the API asks for a token.
+    recorded schema, and the call goes on waiting. Who can reach the log is believed who they are; the API asks for a
+    token.
 
     \b
     Examples:
