@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from benchmarks import (
     chain,
+    dispatching,
+    held,
     ingesting,
     others,
     parked,
@@ -52,6 +54,8 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "others": others.measure_others,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "dispatch": dispatching.measure_dispatch,
+    "held": held.measure_held,
     "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,

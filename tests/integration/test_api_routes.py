@@ -39,9 +39,7 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("POST", "/trajectories/{trajectory_id}/messages"): Call("operator", {"text": "hello"}),
     ("POST", "/trajectories/{trajectory_id}/cancel"): Call("operator", {}),
     ("POST", "/trajectories/{trajectory_id}/retry"): Call("operator", {}),
-    ("POST", "/trajectories/{trajectory_id}/outcomes"): Call(
-        "operator", {"client_id": "c", "call_id": "call-1", "status": "ok"}
-    ),
+    ("POST", "/trajectories/{trajectory_id}/outcomes"): Call("operator", {"call_id": "call-1", "status": "ok"}),
     ("GET", "/approvals"): Call("viewer", other_tenant=200),
     ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/decision"): Call("approver", {"choice": "approve"}),
     ("GET", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call(None),

@@ -17,7 +17,7 @@ from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.producers.edits import misfit
-from tracklog.producers.history import read_history
+from tracklog.producers.history import Histories
 from tracklog.producers.post import Poster
 from tracklog.producers.record import JSON, TEXT
 from tracklog.producers.retrying import EXT_RETRY
@@ -48,12 +48,12 @@ class Answers:
         blobs: BlobStore | None = None,
     ) -> None:
         """With `blobs`, edited arguments are compared with the recorded schema of their tool before they are posted."""
-        self._log = log
         self._blobs = blobs
-        self._topics = topics if topics is not None else Topics()
+        topics = topics if topics is not None else Topics()
+        self._histories = Histories(log, topics.events)
         clock = clock if clock is not None else SystemClock()
         self._clock = clock
-        self._poster = Poster(log, self._topics, clock=clock, framing=framing)
+        self._poster = Poster(log, topics, clock=clock, framing=framing)
 
     async def settle(
         self, trajectory_id: str, call_id: str, *, person: str, happened: bool, output: str, reason: str = ""
@@ -173,7 +173,7 @@ class Answers:
             )
 
     async def _state(self, trajectory_id: str) -> State:
-        return (await asyncio.to_thread(read_history, self._log, self._topics.events, trajectory_id))[0]
+        return (await self._histories.read(trajectory_id))[0]
 
     async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> None:
         said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Edited arguments against the schema that the model was shown, for whoever has no tools: told sooner than in the record."""
+"""Edited arguments against the schema that the model was shown: told before they are posted, where there are no tools."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tracklog.producers.bodies import whole_text
 from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, end_run
-from tracklog.producers.history import read_history, started_of
+from tracklog.producers.history import started_of
 from tracklog.producers.leash import Leash
 from tracklog.producers.mailbox import incoming
 from tracklog.producers.model_patient import PatientModel
@@ -226,8 +226,10 @@ class Runner:
             found = await asyncio.to_thread(self._submit_at, kept.partition, kept.submitted)
             if found is not None:
                 return found
-        _, accepted = await asyncio.to_thread(read_history, self.log, self.topics.events, trajectory_id)
-        started = started_of(event for event, _ in accepted)
+        history = await self.producer.history(trajectory_id, from_checkpoint=self.blobs)
+        started = started_of(history.events)
+        if started is None:
+            started = started_of((await self.producer.whole_history(trajectory_id)).events)
         if started is None:
             raise InputError(f"nothing says what trajectory {trajectory_id!r} is to do", hint="submit its task again")
         return Begin(started)

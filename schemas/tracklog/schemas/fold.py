@@ -248,6 +248,7 @@ def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
         key_ttl_ms=body.key_ttl_ms,
         not_after=body.not_after,
         request_hash=body.request_hash,
+        lane=lane_of(event.envelope.ext),
     )
     changes: Changes = {
         "calls": _put(state.calls, body.call_id, intended),
