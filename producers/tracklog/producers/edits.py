@@ -1,4 +1,4 @@
-"""Edited arguments against the schema that the model was shown: told before they are posted, where there are no tools."""
+"""Edited arguments against the schema that the model was shown: for those who have no tools."""
 
 from __future__ import annotations
 
