@@ -26,6 +26,7 @@ from tracklog.producers.answers import Answers
 from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
+from tracklog.producers.producer import EventProducer
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import StoreError
 from tracklog.schemas.state import State
@@ -89,6 +90,17 @@ class Services:
             by=principal.name,
             tenant=tenant,
             clock=self.clock,
+            framing=self.framing,
+        )
+
+    def new_producer(self) -> EventProducer:
+        """For what is written here and now, into a trajectory that nobody runs."""
+        return EventProducer(
+            self.log,
+            topics=self.topics,
+            clock=self.clock,
+            entropy=SystemEntropy(),
+            settings=self.settings.writer,
             framing=self.framing,
         )
 
