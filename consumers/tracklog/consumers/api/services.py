@@ -80,7 +80,7 @@ class Services:
         self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
         self.hub = Hub(self.client, self.topics.prefix)
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
-        self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
+        self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing, blobs=self.blobs)
 
     def client_of(self, principal: Principal, tenant: str) -> Client:
         return Client(
