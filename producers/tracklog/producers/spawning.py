@@ -27,7 +27,16 @@ from tracklog.schemas import events as ev
 from tracklog.schemas import limits
 from tracklog.schemas.errors import ChildAwaited, SessionMisused, TaskFailed
 from tracklog.schemas.lifecycle import EXT_LANE
-from tracklog.schemas.spawn import EXT_BEHALF, EXT_BUDGETS, EXT_CHILD, EXT_DEPTH, EXT_LABELS, EXT_SWARM, depth_of
+from tracklog.schemas.spawn import (
+    EXT_BEHALF,
+    EXT_BUDGETS,
+    EXT_CHILD,
+    EXT_DEPTH,
+    EXT_LABELS,
+    EXT_SWARM,
+    EXT_WITHHELD,
+    depth_of,
+)
 from tracklog.schemas.state import Child
 from tracklog.schemas.values import NO_BUDGETS, Budgets, Ending
 
@@ -80,6 +89,11 @@ class Children:
         """Takes in which lanes the open children of a record have."""
         for child_id, child in children.items():
             self._lanes.recall(child_id, {EXT_LANE: str(child.lane)})
+
+    @property
+    def withheld(self) -> Mapping[str, str] | None:
+        """The ext of what this run says to others: of a fork beside its origin nobody is told."""
+        return {EXT_WITHHELD: "fork"} if self._sandboxed else None
 
     async def spawn(
         self, agent: str, task: str, *, labels: Mapping[str, str] | None = None, budgets: Budgets = NO_BUDGETS

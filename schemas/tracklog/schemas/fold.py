@@ -24,7 +24,7 @@ from tracklog.schemas.lifecycle import (
     lane_of,
     step_of,
 )
-from tracklog.schemas.spawn import EXT_WAITS, ending_of, spawned
+from tracklog.schemas.spawn import EXT_WAITS, EXT_WITHHELD, ending_of, spawned
 from tracklog.schemas.state import Call, Child, Fault, MessageRef, State, Task, Timer
 from tracklog.schemas.values import EditOp, InboxId
 
@@ -274,6 +274,8 @@ def _checkpoint(state: State, event: Event, body: ev.CheckpointTaken) -> Changes
 
 
 def _message_sent(state: State, event: Event, body: ev.MessageSent) -> Changes:
+    if EXT_WITHHELD in event.envelope.ext:
+        return {}
     changes: Changes = {"sent": _put(state.sent, body.peer, event.envelope.seq)}
     if spawned(event) is not None:
         child = Child(event.envelope.seq, event.hash, lane_of(event.envelope.ext))
