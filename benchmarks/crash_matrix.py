@@ -124,7 +124,7 @@ def dispatchers(
         wrong: list[str] = []
         count = stops = 0
         for seed in range(first, first + seeds):
-            chosen = [*dispatched_cases(seed, points), *settled_cases(seed)]
+            chosen = [*dispatched_cases(seed, points), *settled_cases(seed, points)]
             prefix = f"dispatch-{replicas}-{what}-{seed}".lower()
             fired = asyncio.run(stop_all(log, prefix, folder, chosen, stop, replicas=replicas))
             wrong += [*fired.wrong, *(f"never reached: {one}" for one in fired.never)]

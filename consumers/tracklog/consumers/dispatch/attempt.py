@@ -190,6 +190,8 @@ class Attempting:
             case Do.PROBE:
                 return await self._probe(step)
             case Do.WAIT:
+                if self._call.left:  # it is held back
+                    return await self._let_go()
                 left_s = (step.until_us - self._now.earliest_us()) / _US
                 await self._desk.wait(self._call, max(0.0, left_s))
                 return True
@@ -222,7 +224,7 @@ class Attempting:
         if again and self._sends:
             await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
         if not await self._desk.is_open(self._call) and not (self._call.open and self._rests_on_its_key):  # [K03]
-            return await self._let_go(step)
+            return await self._let_go()
         readonly = self._call.intent.effect is Effect.READONLY
         self._won, self._sends = None, self._sends + (1 if again and not readonly else 0)
         ran = await self._send(step)
@@ -237,12 +239,12 @@ class Attempting:
         self._tried.append(f"sent: {ran.status.value}")
         return True
 
-    async def _let_go(self, step: Step) -> bool:
-        """It is not to be sent. Nobody who comes next can know that of a slot that was won, so it is said."""
-        if self._call.open and self._call.left and self._won == step.slot:
-            self._won = None
+    async def _let_go(self) -> bool:
+        """It is not to be sent here. Nobody who comes next can know that of a slot that was won, so it is said."""
+        if self._call.open and self._call.left and self._won is not None:
+            won, self._won = self._won, None
             if not self._rests_on_its_key:
-                await self._desk.enter(self._call, step.slot + 1, Expired(dispatcher=self._desk.name, reason=LEFT))
+                await self._desk.enter(self._call, won + 1, Expired(dispatcher=self._desk.name, reason=LEFT))
         return self._call.open
 
     @property
