@@ -28,7 +28,8 @@ from tracklog.producers.worker_run import Runner
 from tracklog.schemas.topics import Topics
 
 PARTITIONS = 12
-CALLS = (40, 200)
+CALLS = (40, 100)
+TRAJECTORIES = 64
 READY_S_MAX = 120.0
 
 
@@ -69,7 +70,7 @@ async def work(log: Log, folder: str, stop: asyncio.Event) -> None:
             clock=SystemClock(),
             entropy=SystemEntropy(),
             name="bench",
-            settings=WorkerSettings(dispatches=True),
+            settings=WorkerSettings(dispatches=True, trajectories_max=TRAJECTORIES),
             timing=Timing(),
         )
         worker = Worker(runner, loop_settings=LoopSettings())

@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from benchmarks import services
-from benchmarks.dispatch_process import CALLS, PARTITIONS
-from benchmarks.measure import Measure
+from benchmarks.dispatch_process import CALLS, PARTITIONS, TRAJECTORIES
+from benchmarks.measure import Measure, machine_load
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
@@ -22,7 +22,6 @@ from tracklog.schemas.codec import decode_event
 from tracklog.schemas.topics import Topics, topic_specs
 
 TOPICS = Topics()
-TRAJECTORIES = 64
 FEW, MANY = CALLS
 WAIT_S = 300.0
 BARE_BYTES = 600
@@ -90,6 +89,7 @@ def measure_dispatch() -> list[Measure]:
         Measure("dispatched calls to the bare loop", rate / bare, "ratio"),
         Measure("a call: processor time of the worker", each_ms[0], "ms"),
         Measure("a call: processor time of the dispatcher", each_ms[1], "ms"),
+        machine_load(),
     ]
 
 

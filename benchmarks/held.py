@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 
 from benchmarks import services
-from benchmarks.measure import Measure
+from benchmarks.measure import Measure, machine_load
 from tracklog.infra.log.open import open_log
 from tracklog.producers.answers import Answers
 from tracklog.schemas.approvals import Approver
@@ -44,6 +44,7 @@ def measure_held() -> list[Measure]:
         Measure(f"processor time for a run, of {FEWER:,}", fewer["run_ms"], "ms"),
         Measure(f"processor time for a run, of {RUNS:,}", all_["run_ms"], "ms"),
         Measure("the second to the first", all_["run_ms"] / fewer["run_ms"], "ratio", "at most", 1.3),
+        machine_load(),
     ]
 
 

@@ -23,7 +23,7 @@ from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.consumers.dispatch.ledger import Ledger
 from tracklog.consumers.dispatch.partitions import Assigned, DispatchPartitions, News
 from tracklog.consumers.dispatch.pauses import Pauses
-from tracklog.consumers.dispatch.slots import Row
+from tracklog.consumers.dispatch.slots import EMPTY, Row
 from tracklog.consumers.dispatch.turns import Turns
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
@@ -39,7 +39,7 @@ from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
 from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.inbox import Outcome
-from tracklog.schemas.ledger import LedgerBody
+from tracklog.schemas.ledger import Done, LedgerBody
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, InboxId, ResultStatus
@@ -267,6 +267,9 @@ class Dispatcher:
             nonce=self.nonce,
             recorded_at=self.clock.now_us(),
         )
+        if isinstance(body, Done):
+            await self._ledger.close_row(envelope, body)
+            return EMPTY
         return await self._ledger.enter(self._at(call), envelope, body)
 
     def holds(self, row: Row, slot: int) -> bool:
