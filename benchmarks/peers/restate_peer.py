@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -84,12 +85,14 @@ def restate(folder: Path) -> Iterator[Restate]:
         "RESTATE_BASE_DIR": str(folder / "restate"),
     }
     with (folder / "restate.log").open("wb") as out:
-        server = subprocess.Popen([str(RESTATE_SERVER), "--no-logo"], env=environment, stdout=out, stderr=out)
+        server = subprocess.Popen(
+            [str(RESTATE_SERVER), "--no-logo"], env=environment, stdout=out, stderr=out, start_new_session=True
+        )
     try:
         until(lambda: _status(admin, "/health") == 200 and _listens(ingress), "the Restate server")
         yield Restate(ingress, admin)
     finally:
-        server.kill()
+        os.killpg(server.pid, signal.SIGKILL)  # npm's program starts the server as a child
         server.wait()
 
 
