@@ -1,7 +1,8 @@
-"""The smallest scenario that still goes wrong in some way, by leaving out one thing after the other."""
+"""The smallest scenario that still goes wrong in the same way, by leaving out one thing after the other."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tests.simulation.run import Ended, run
@@ -17,12 +18,17 @@ def shrink(scenario: Scenario) -> tuple[Scenario, Ended]:
         smaller = False
         for one in scenario.smaller():
             tried, runs = run(one), runs + 1
-            if tried.violation:
+            if kind_of(tried.violation) == kind_of(ended.violation):
                 scenario, ended, smaller = one, tried, True
                 break
             if runs >= RUNS_MAX:
                 return scenario, ended
     return scenario, ended
+
+
+def kind_of(violation: str) -> str:
+    """What goes wrong, whatever it goes wrong with."""
+    return re.sub(r"\S*\d\S*|\[.*?\]", "", violation)
 
 
 def shown(scenario: Scenario, ended: Ended, lines: int = 60) -> str:
