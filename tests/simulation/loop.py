@@ -18,6 +18,8 @@ from typing import Any, Final
 PROCESS: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("process")
 LATENCY_S: Final = 0.02
 """The longest way to the log and back, each."""
+TICK_S: Final = 1e-6
+"""The shortest time that a timer takes."""
 CLOSES: Final = 8
 """How often a coroutine that awaits while it is closed is told again."""
 
@@ -99,6 +101,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._now_s
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        """Never so soon that time would not have passed: whoever waits for a time asks again when it comes."""
+        return self.call_at(self._now_s + max(delay, TICK_S), callback, *args, context=context)
 
     def later(self, seconds: float, function: Callable[..., Any], *args: Any, process: Process | None = None) -> None:
         """A timer of a process, the world's when none is given."""

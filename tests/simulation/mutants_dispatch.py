@@ -65,14 +65,21 @@ def _asks_at_once(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> 
     return Step(Do.ASK, len(row.slots)) if _waits(row, step) and intent.effect is Effect.OPAQUE else None
 
 
+def _settles(row: Row, known: Known, after_us: int = 0) -> Step:
+    """What follows a wait, so much after the deadline of the last attempt; the wait until then."""
+    if not _over(row, known, after_us):
+        return Step(Do.WAIT, len(row.slots), (row.slots[-1].not_after or 0) + after_us)
+    if known.absent:
+        return Step(Do.EXPIRE, len(row.slots) + 1)
+    return Step(Do.PROBE if known.has_probe else Do.ASK, len(row.slots))
+
+
 def _asks_after_the_deadline(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    asks = _waits(row, step) and intent.effect is Effect.OPAQUE and _over(row, known)
-    return Step(Do.ASK, len(row.slots)) if asks else None
+    return _settles(row, known) if _waits(row, step) and intent.effect is Effect.OPAQUE else None
 
 
 def _probes_after_the_deadline(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    probes = _waits(row, step) and intent.effect is Effect.PROBE and _over(row, known)
-    return Step(Do.EXPIRE if known.absent else Do.PROBE, len(row.slots) + known.absent) if probes else None
+    return _settles(row, known) if _waits(row, step) and intent.effect is Effect.PROBE else None
 
 
 def _deadline_of_the_call(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
@@ -89,11 +96,7 @@ def _key_lives_for_ever(intent: ev.ToolIntent, row: Row, known: Known, step: Ste
 
 
 def _key_is_not_waited_for(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
-    if not _waits(row, step) or intent.effect is not Effect.IDEMPOTENT or not _over(row, known, GRACE_US):
-        return None
-    if known.has_probe:
-        return Step(Do.EXPIRE if known.absent else Do.PROBE, len(row.slots) + known.absent)
-    return Step(Do.ASK, len(row.slots))
+    return _settles(row, known, GRACE_US) if _waits(row, step) and intent.effect is Effect.IDEMPOTENT else None
 
 
 def _idempotent_expires(intent: ev.ToolIntent, row: Row, known: Known, step: Step) -> Step | None:
@@ -176,6 +179,17 @@ def _deadline_first() -> Iterator[None]:
         return replace(context(self, step), deadline_us=FOR_EVER_US)
 
     with patch.object(attempt, "timely", lambda tool, *_: tool), patch.object(Attempting, "_context", late):
+        yield
+
+
+@contextmanager
+def _monotonic_alone() -> Iterator[None]:
+    context = Attempting._context
+
+    def late(self: Any, step: Step) -> Any:
+        return replace(context(self, step), deadline_us=FOR_EVER_US)
+
+    with patch.object(TwoClocks, "latest_us", TwoClocks._steady_us), patch.object(Attempting, "_context", late):
         yield
 
 
@@ -318,7 +332,7 @@ DISPATCH: Final[dict[str, Mutant]] = {
     ),
     "the deadline of the call for that of its attempt [X10]": _plan(_deadline_of_the_call),
     "the deadline is not looked at last [rule 5]": _deadline_first,
-    "a deadline by monotonic time alone": lambda: patch.object(TwoClocks, "latest_us", TwoClocks._steady_us),
+    "a deadline by monotonic time alone": _monotonic_alone,
     "a probe that does not wait for the grace [rule 7]": _plan(_probes_after_the_deadline),
     "a person is asked before the grace is over [X08]": _plan(_asks_after_the_deadline),
     "a person is asked at once [X08]": _plan(_asks_at_once),

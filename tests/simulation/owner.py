@@ -38,6 +38,7 @@ from tracklog.schemas.errors import (
     PersonNeeded,
     SessionWaits,
     StillInDoubt,
+    TrajectoryEnded,
     Undecided,
 )
 from tracklog.schemas.limits import ACCEPTED_WINDOW
@@ -165,7 +166,8 @@ class Owner:
             except Cancelled:
                 if not self._truth.trajectories[self._name].ended:
                     await self._store.news(TOPICS.inbox, inbox)
-            except (ClaimLost, Fenced, Undecided, LogUnavailable, InvalidEvent, StillInDoubt) as error:
+            except (ClaimLost, Fenced, Undecided, LogUnavailable, InvalidEvent, StillInDoubt, TrajectoryEnded) as error:
+                # InvalidEvent, TrajectoryEnded: what was read back goes on with what the next owner wrote
                 self._check(error)
                 await asyncio.sleep(self._process.loop.chance.uniform(0.1, 3.0))
 
