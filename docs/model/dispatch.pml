@@ -21,7 +21,7 @@
  *   NOKEYLOOK       sent again without a look at the key's life      KEYEARLY     settled while somebody may still use the key
  *   FORGETFUL       the tool forgets a key a grace early             LOSERGOES    who has lost the slot leaves the call
  *   AGAIN           one's own attempt, used, counts as not used      DIRECT       the owner itself ends a cancelled call
- *   NOTREAD         the events are not read before the send          DONEFIRST    Done stands before the outcome is there
+ *   DONEFIRST       Done stands before the outcome is there
  */
 #ifndef CLASS
 #define CLASS 3
@@ -81,7 +81,7 @@ inline lands() {                             /* a send comes to its tool */
 }
 
 proctype Dispatcher() {
-  byte me; byte n; byte k; byte want; byte slot; byte won; byte sends; byte says; bit can; bit absent; bit stop; bit found; bit looked;
+  byte me; byte n; byte k; byte want; byte slot; byte won; byte sends; byte says; byte absent; bit can; bit stop; bit found; bit looked;
 start:
   skip;
   d_step { nonces++;
@@ -148,16 +148,11 @@ act:                                         /* the slot is one's own, and was n
   :: else
   fi;
   MISHAP;
-#ifndef NOTREAD
   if :: result!=0 -> goto gone :: else fi;   /* the events, to an end that is asked for now */
   if :: cancelled && !IDEMPOTENT -> can=1; goto look :: else fi;
   MISHAP;
-#endif
   if
   :: atomic { !PASSED && (!IDEMPOTENT || keyclock==0) ->
-#ifdef NOTREAD
-       assert(result==0);
-#endif
 #ifndef AGAIN
        won=0;
 #endif
@@ -203,22 +198,21 @@ doubt:
   fi;
   MISHAP;
   if
-  :: absent -> want=EXPIRED; slot=n+1; absent=0; goto enter
+  :: absent==n -> want=EXPIRED; slot=n+1; absent=0; goto enter
 #ifdef RENEW
-  :: absent && n==1 -> want=ATTEMPT; slot=2; absent=0; goto enter
+  :: absent==n && n==1 -> want=ATTEMPT; slot=2; absent=0; goto enter
 #endif
-  :: !absent && PROBED ->
+  :: absent!=n && PROBED ->
      found=(effects>0);                      /* the probe */
      MISHAP;
      if
      :: found -> says=OK; goto tell
 #ifdef ABSENTSAYS
      :: !found -> says=EXPIRED; goto tell
-#else
-     :: !found -> absent=1; goto look
 #endif
+     :: !found -> absent=n; goto look
      fi
-  :: !absent && !PROBED -> says=ASK; goto tell
+  :: absent!=n && !PROBED -> says=ASK; goto tell
   fi;
 
 tell:                                        /* the outcome into the inbox, then Done */

@@ -13,7 +13,8 @@ RUNS_MAX: Final = 300
 
 def shrink(scenario: Scenario) -> tuple[Scenario, Ended]:
     """(the smallest that was found, how it ended). At most RUNS_MAX runs."""
-    ended, runs, smaller = run(scenario), 1, True
+    ended, runs = run(scenario), 1
+    smaller = bool(ended.violation)
     while smaller:
         smaller = False
         for one in scenario.smaller():
