@@ -11,7 +11,19 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from benchmarks import chain, others, parked, projecting, replaying, results, services, sessions, startup, writing
+from benchmarks import (
+    chain,
+    ingesting,
+    others,
+    parked,
+    projecting,
+    replaying,
+    results,
+    services,
+    sessions,
+    startup,
+    writing,
+)
 from benchmarks.measure import Measure, table
 from tracklog.infra.collector import collect_rarely
 
@@ -40,6 +52,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
     "replay": replaying.measure_replays,
+    "ingest": ingesting.measure_ingest,
 }
 
 

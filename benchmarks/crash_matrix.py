@@ -1,8 +1,9 @@
 """`python -m benchmarks.crash_matrix`: SIGKILL, and SIGSTOP with a takeover, at every point x effect class x seed.
 
-First of workers of a group, where another one takes over by itself, then of a process that runs one session and is
-started again. On a real broker with a real ledger service, both of which it starts. Exits 1 when any case broke a rule,
-and prints it.
+Of a process that runs one session and is started again; of workers of a group, where another one takes over by itself;
+of two dispatchers that share the calls of a worker, on one broker and on three whose leaders are killed all the time;
+and of dispatchers that come and go.
+On real brokers with a real ledger service, which it starts. Exits 1 when any case broke a rule, and prints it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import results, services
+from tests.support.brokers import leaders_killed
+from tests.support.churn import Churn
 from tests.support.crash_matrix import AT_ONCE, CLASSES, Case, cases, judge_all, kill_all, overtaken, resumed
+from tests.support.dispatch_matrix import POINTS as DISPATCH
+from tests.support.dispatch_matrix import dispatched_cases, settled_cases, stop_all
 from tests.support.matrix_worker import Job
+from tests.support.member_matrix import MemberMatrix
 from tests.support.points import POINTS
-from tests.support.worker_matrix import WorkerMatrix
 from tests.support.writing import make_topics
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Log
@@ -33,6 +39,9 @@ from tracklog.schemas.topics import Topics
 
 SEEDS = 20
 COMMAND = "make crash-matrix"
+PARTS = ("sessions", "workers", "dispatchers", "churn", "brokers")
+CHURN_MINUTES = 5.0
+DISPATCHED = f"{len(DISPATCH)} points x {len(CLASSES)} classes and while others settle"
 
 
 @contextmanager
@@ -100,36 +109,80 @@ def workers(log: Log, folder: Path, first: int, seeds: int) -> Iterator[Row]:
             chosen = cases(seed, POINTS)
             prefix = f"workers-{what}-{seed}".lower()
             with ledger_process() as url:
-                fired = asyncio.run(WorkerMatrix(log, prefix, folder, url, chosen, stop).run())
+                fired = asyncio.run(MemberMatrix(log, prefix, folder, url, chosen, stop).run())
             wrong += [*fired.wrong, *(f"never reached: {one}" for one in fired.never)]
             count += len(chosen)
         yield Row(f"worker, {what} at {places}, another takes over", count, wrong)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.crash_matrix", description=__doc__)
-    parser.add_argument("--of", choices=("sessions", "workers"), action="append", help="default: both")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many for sessions (default {SEEDS})")
-    parser.add_argument("--worker-seeds", type=int, default=1, help="how many for workers (default 1)")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further seed is begun")
-    given = parser.parse_args()
+def dispatchers(log: Log, folder: Path, first: int, seeds: int, replicas: int = 1) -> Iterator[Row]:
+    """Of two dispatchers and the worker whose calls they perform."""
+    where = "three brokers, leaders killed" if replicas > 1 else "one broker"
+    for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
+        wrong: list[str] = []
+        count = stops = 0
+        for seed in range(first, first + seeds):
+            chosen = [*dispatched_cases(seed), *settled_cases(seed)]
+            prefix = f"dispatch-{replicas}-{what}-{seed}".lower()
+            fired = asyncio.run(stop_all(log, prefix, folder, chosen, stop, replicas=replicas))
+            wrong += [*fired.wrong, *(f"never reached: {one}" for one in fired.never)]
+            count, stops = count + len(chosen), stops + fired.stops
+        yield Row(f"{where}: {what} at {DISPATCHED}, {seeds} seeds ({stops} stops), the other goes on", count, wrong)
+
+
+def churn(log: Log, folder: Path, minutes: float) -> Iterator[Row]:
+    """Of dispatchers that come and go."""
+    with ledger_process() as url:
+        found = asyncio.run(Churn(log, "churn", folder, url, seconds=60 * minutes, seed=1).run())
+    known = ", ".join(f"{count} {how}" for how, count in found.settled.items())
+    what = f"dispatchers come and go for {minutes:g} minutes: {found.moves} moves, calls settled {known}"
+    yield Row(what, found.calls, found.wrong)
+
+
+def on_one_broker(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """Rows of the parts that need one broker."""
     until_s = time.monotonic() + 60 * given.minutes
-    wrong = 0
     with services.kafka() as bootstrap, ledger_process() as ledger_url, services.scratch() as folder:
         log = open_log(f"kafka://{bootstrap}")
         job = Job(log.url, "matrix", str(Path(folder) / "blobs"), ledger_url, ())
-        parts = {
+        rows = {
             "sessions": lambda: sessions(log, job, given.seeds, until_s),
             "workers": lambda: workers(log, folder, given.seeds + 1, given.worker_seeds),
+            "dispatchers": lambda: dispatchers(log, folder, given.seeds + 1, given.worker_seeds),
+            "churn": lambda: churn(log, folder, CHURN_MINUTES),
         }
-        for part in given.of or parts:
-            table = ["| what | cases | broke a rule |", "| --- | --- | --- |"]
-            for row in parts[part]():
-                print(row, *row.wrong, sep="\n", flush=True)
-                wrong += len(row.wrong)
-                table.append(str(row))
-                results.keep(f"{COMMAND}: {part}", "\n".join(table))
+        for part in parts:
+            if part in rows:
+                yield from ((part, row) for row in rows[part]())
         log.close()
+
+
+def on_three_brokers(given: argparse.Namespace) -> Iterator[tuple[str, Row]]:
+    with services.kafka_cluster() as cluster, services.scratch() as folder:
+        log = open_log(f"kafka://{cluster.bootstrap}")
+        with leaders_killed(cluster) as killed:
+            for row in dispatchers(log, folder, given.seeds + 1, given.worker_seeds, replicas=3):
+                yield "brokers", row._replace(what=f"{row.what}; {len(killed)} brokers killed so far")
+        log.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.crash_matrix", description=__doc__)
+    parser.add_argument("--of", choices=PARTS, action="append", help="what is stopped (default: all of these)")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many for sessions (default {SEEDS})")
+    parser.add_argument("--worker-seeds", type=int, default=1, help="how many for the others (default 1)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further seed is begun")
+    given = parser.parse_args()
+    parts = given.of or PARTS
+    rows = on_one_broker(given, parts) if set(parts) - {"brokers"} else iter(())
+    wrong = 0
+    tables: dict[str, list[str]] = {}
+    for part, row in chain(rows, on_three_brokers(given) if "brokers" in parts else ()):
+        print(row, *row.wrong, sep="\n", flush=True)
+        wrong += len(row.wrong)
+        table = tables.setdefault(part, ["| what | cases | broke a rule |", "| --- | --- | --- |"])
+        table.append(str(row))
+        results.keep(f"{COMMAND}: {part}", "\n".join(table))
     return 1 if wrong else 0
 
 

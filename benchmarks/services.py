@@ -32,6 +32,18 @@ def kafka() -> Iterator[str]:
 
 
 @contextmanager
+def kafka_cluster(nodes: int = 3) -> Iterator[KafkaServer]:
+    """A cluster that keeps every record on all of its nodes, to kill some of them."""
+    with scratch() as folder:
+        server = KafkaServer(folder, fetch_libs(LIBS), nodes=nodes)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+
+
+@contextmanager
 def valkey() -> Iterator[str]:
     """URL of an empty server."""
     with scratch() as folder:

@@ -14,6 +14,7 @@ from scripts.events_words import FIELDS, TYPES
 from scripts.page import write_or_check
 from tracklog.schemas import catalog, values
 from tracklog.schemas.catalog import BODIES, ENVELOPES, Kind
+from tracklog.schemas.envelope import InboxEnvelope
 from tracklog.schemas.values import Value, Word
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "events.md"
@@ -56,6 +57,10 @@ SECTIONS: Mapping[Kind, tuple[str, str]] = {
         "Ledger records",
         "Who tries a dispatched call, in the topic `<prefix>.attempts`.",
     ),
+    Kind.CONTROLS: (
+        "Control records",
+        "What operators say to all dispatchers, in the topic `<prefix>.controls`. Their key is `tools`.",
+    ),
 }
 
 
@@ -65,7 +70,8 @@ def page() -> str:
     for kind, (title, about) in SECTIONS.items():
         parts.append(f"## {title}\n\n{about}\n")
         for model in (ENVELOPES[kind], *BODIES[kind].values()):
-            parts += _type(model)
+            if kind is not Kind.CONTROLS or model is not InboxEnvelope:  # it is told of under the inbox
+                parts += _type(model)
     parts.append("## Values that records share\n")
     for model in SHARED:
         parts += _type(model)

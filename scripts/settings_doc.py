@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import abc
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
+from typing import get_args, get_origin
 
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from scripts.page import write_or_check
-from tracklog.infra import settings_roles, settings_sections
+from tracklog.infra import settings_http, settings_roles, settings_sections
 from tracklog.infra.settings import env_name
 from tracklog.infra.settings_base import Section
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Settings
@@ -93,23 +95,27 @@ def _field_docs(section: type[Section]) -> dict[str, str]:
 
 def classes() -> list[ast.ClassDef]:
     """The source of every group of settings."""
-    bodies = (ast.parse(inspect.getsource(module)).body for module in (settings_sections, settings_roles))
+    bodies = (
+        ast.parse(inspect.getsource(module)).body for module in (settings_sections, settings_roles, settings_http)
+    )
     return [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
 
 
 def _env(name: str) -> str:
     if name == "kafka.options":
         return "TRACKLOG_KAFKA_<OPTION>"
-    if name == "blobs.options":
-        return "TRACKLOG_BLOBS__OPTIONS__<OPTION>"
+    if name in ("blobs.options", "oidc.roles"):
+        return f"{env_name(name)}__<NAME>"
     return env_name(name)
 
 
 def _kind(annotation: object) -> str:
     if annotation is SecretStr:
         return "secret text"
-    if getattr(annotation, "__name__", "") == "Mapping":
-        return "table of names and secret texts"
+    if get_origin(annotation) is abc.Mapping:
+        return "table of names and secret texts" if SecretStr in get_args(annotation) else "table of names and texts"
+    if get_origin(annotation) is tuple:
+        return "texts"
     choices = getattr(annotation, "__args__", ())
     if choices and not isinstance(annotation, UnionType):
         return "one of " + ", ".join(f"`{choice}`" for choice in choices)
@@ -119,8 +125,10 @@ def _kind(annotation: object) -> str:
 def _default(value: object) -> str:
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
-    if value is PydanticUndefined or value in ("", None):
+    if value is PydanticUndefined or value in ("", None, ()):
         return "empty"
+    if isinstance(value, tuple):
+        value = ",".join(value)
     return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{value}`"
 
 

@@ -13,7 +13,8 @@ from tests.support.projecting import stored_under
 from tracklog.infra.clock import SeededEntropy
 from tracklog.infra.redis_client import RedisClient, connect
 from tracklog.infra.stack.valkey_server import ValkeyServer, find_valkey
-from tracklog.processors.redis_store import Checkpoint, RedisStore
+from tracklog.processors.redis_store import RedisStore
+from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Write
 from tracklog.schemas.errors import StackError, StoreConflict
@@ -137,11 +138,11 @@ def test_a_wiped_store_is_a_conflict_and_its_next_life_another_one(client: Redis
 
 def test_states_newer_than_the_checkpoint_are_not_given_out(store: RedisStore) -> None:
     first = store.commit(3, None, 7, [SetFields("t:a", {"state": "1"})])
-    assert store.load(3, first, ["a", "nobody"]) == [{b"state": b"1"}, {}]
+    assert store.hashes(3, first, ["t:a", "t:nobody"]) == [{b"state": b"1"}, {}]
     store.commit(3, first, 8, [SetFields("t:a", {"state": "2"})])
 
     with pytest.raises(StoreConflict):
-        store.load(3, first, ["a"])
+        store.hashes(3, first, ["t:a"])
 
 
 def test_partitions_and_versions_are_apart(client: RedisClient, store: RedisStore) -> None:
@@ -216,4 +217,4 @@ def test_readers_are_pointed_to_the_first_version_until_it_is_replaced(client: R
 
     second.publish(12, replace=True)
 
-    assert client.hgetall("pre:projection:things") == {b"version": b"2", b"partitions": b"12"}
+    assert client.hgetall("pre:projection:things") == {b"version": b"2", b"partitions": b"12", b"build:v2": b"0"}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.crash_matrix import CLASSES, cases
 from tests.support.ledger import ledger
-from tests.support.worker_matrix import WorkerMatrix
+from tests.support.member_matrix import MemberMatrix
 from tracklog.infra.log.open import open_log
 
 pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -26,7 +26,7 @@ async def test_a_worker_stopped_at_a_point_is_overtaken_and_each_effect_is_there
 ) -> None:
     log = open_log(f"kafka://{kafka_bootstrap}")
     with ledger() as (_, url):
-        fired = await WorkerMatrix(log, fresh_prefix, tmp_path, url, cases(1, POINTS, CLASSES[1:]), stop).run()
+        fired = await MemberMatrix(log, fresh_prefix, tmp_path, url, cases(1, POINTS, CLASSES[1:]), stop).run()
     log.close()
 
     assert fired.wrong == []

@@ -12,7 +12,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
-from tests.integration.test_api import Api, api, token
+from tests.integration.test_api import api
+from tests.support.serving import Api, token
 
 __all__ = ["api"]
 

@@ -315,7 +315,7 @@ def test_topics_are_made_once_and_compared(tracklog: Tracklog, tmp_path: Path) -
     missing = json.loads(tracklog(*log, "topics", "verify", "--json", exit_code=1).stdout)
     assert {one["found"] for one in missing["findings"]} == {"missing"}
 
-    assert tracklog(*log, "topics", "apply").stdout.count("created other.") == 4
+    assert tracklog(*log, "topics", "apply").stdout.count("created other.") == 5
     assert "as they should be" in tracklog(*log, "topics", "verify").stdout
     assert json.loads(tracklog(*log, "topics", "apply", "--json").stdout) == {"created": [], "findings": []}
 

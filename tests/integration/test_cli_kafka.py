@@ -40,7 +40,7 @@ def test_topics_are_asked_for_and_then_everything_works(arguments: tuple[str, ..
     missing = run(arguments, "verify", "--all", exit_code=3)
     assert "tracklog topics apply" in missing.stderr
 
-    assert run(arguments, "topics", "apply").stdout.count(f"created {fresh_prefix}.") == 4
+    assert run(arguments, "topics", "apply").stdout.count(f"created {fresh_prefix}.") == 5
     run(arguments, "topics", "verify")
     wanted = json.loads(
         run(arguments, "--set", "topics.partitions=5", "topics", "verify", "--json", exit_code=1).stdout

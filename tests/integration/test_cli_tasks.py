@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,9 +94,13 @@ def test_what_was_stopped_is_listed_and_shown_with_its_way_out(tracklog: Tracklo
         (("retry", "held"), 1, "was not stopped: it is parked: approval"),
         (("retry", "failed", "--turn", "3"), 1, "turns of this trajectory are 1 to 1"),
         (("retry", "ended", "--turn", "1"), 1, "has ended: completed"),
-        (("approve", "held", "c1", "--as", "ada", "--edit", "[]"), 2, "no JSON object"),
-        (("approve", "held", "c1", "--as", "ada", "--edit", "@absent.json"), 2, "cannot be read from absent.json"),
-        (("approve", "held", "c1", "--as", "ada", "--edit", "{}", "--deny", "no"), 2, "one decision at a time"),
+        (
+            ("approvals", "approve", "held", "c1", "--as", "ada", "--edit", "absent.json"),
+            2,
+            "cannot be read from absent",
+        ),
+        (("approvals", "approve", "held", "c1", "--as", "ada", "--edit", "x", "--answer", "y"), 2, "one decision at a"),
+        (("approvals", "deny", "held", "c9", "--as", "ada"), 2, "is not open; it waits for no decision"),
         (("send", "absent", "hello"), 2, "there is no trajectory 'absent'"),
         (("send", "ended", "hello"), 5, "has ended: completed"),
     ],
@@ -130,10 +135,13 @@ def test_another_trajectory_is_named_that_goes_on_from_a_turn(tracklog: Tracklog
     assert f"asked to go back to turn 1 of failed: goes on as {new}" in again
 
 
-def test_a_held_call_is_edited_from_the_command_line(tracklog: Tracklog) -> None:
-    assert (
-        "call c1: edit, by ada" in tracklog("approve", "held", "c1", "--as", "ada", "--edit", '{"what":"less"}').stdout
-    )
+def test_a_held_call_is_edited_from_the_command_line(tracklog: Tracklog, tmp_path: Path) -> None:
+    edit = tmp_path / "arguments.json"
+    line = ("approvals", "approve", "held", "c1", "--as", "ada", "--edit", str(edit))
+    edit.write_text("[]")
+    assert "no JSON object" in tracklog(*line, exit_code=2).stderr
+    edit.write_text('{"what":"less"}')
+    assert "call c1: edit, by ada" in tracklog(*line).stdout
 
 
 def test_what_was_only_submitted_can_be_told_things_and_cancelled(tracklog: Tracklog) -> None:

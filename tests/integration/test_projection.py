@@ -57,7 +57,7 @@ def test_new_events_go_on_from_where_the_store_stands(world: World) -> None:
     second.loop.drain()
 
     assert assert_equals_fresh_fold(world) == 20
-    assert second.projection.counts.records < sum(world.ends().values())
+    assert second.bundle.counts.records < sum(world.ends().values())
 
 
 def test_states_that_left_memory_are_read_back(log_urls: LogUrls, redis_db: str, fresh_prefix: str) -> None:
@@ -68,7 +68,7 @@ def test_states_that_left_memory_are_read_back(log_urls: LogUrls, redis_db: str,
 
         running.loop.drain()
 
-        assert running.projection.counts.loaded > 25
+        assert running.projection.loaded > 25
         assert assert_equals_fresh_fold(world) == 25
 
 
@@ -268,7 +268,7 @@ def test_a_record_far_over_a_batch_is_folded_alone(world: World, monkeypatch: py
 
     running.loop.drain()
 
-    assert running.projection.counts.batches > 4
+    assert running.bundle.counts.batches > 4
     assert assert_equals_fresh_fold(world) == 1
 
 

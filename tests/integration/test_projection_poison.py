@@ -48,7 +48,7 @@ def test_foreign_records_are_put_away_once_with_reason_and_source_and_the_rest_f
     world.drain()
 
     assert assert_equals_fresh_fold(world) == 6
-    assert running.projection.counts.foreign == len(FOREIGN)
+    assert running.bundle.counts.foreign == len(FOREIGN)
     found = {source_of(record): record for record in quarantined(world)}
     assert len(found) == len(quarantined(world)) == len(FOREIGN)
     where = [positions[0], *positions[21 : 21 + len(FOREIGN) - 1]]

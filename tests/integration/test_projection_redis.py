@@ -85,7 +85,7 @@ def test_the_loop_keeps_its_place_while_redis_is_away(world: World, server: Valk
 def test_the_loop_gives_up_on_a_redis_that_stays_away(world: World, server: ValkeyServer) -> None:
     append_runs(world, 3)
     running = world.running()
-    loop = PartitionLoop(world.log, world.topic, running.projection, clock=SystemClock(), outage_s_max=0.3)
+    loop = PartitionLoop(world.log, world.topic, running.bundle, clock=SystemClock(), outage_s_max=0.3)
     server.kill()
 
     with pytest.raises(StoreUnavailable, match="does not serve") as caught:
@@ -132,7 +132,7 @@ def test_a_read_only_replica_is_waited_for_and_then_written(world: World) -> Non
     running = world.running
     world.client.config_set("replica-serve-stale-data", "yes")
     with pytest.raises(StoreError):
-        PartitionLoop(world.log, world.topic, running().projection, clock=SystemClock(), outage_s_max=0.3).drain()
+        PartitionLoop(world.log, world.topic, running().bundle, clock=SystemClock(), outage_s_max=0.3).drain()
 
     world.client.replicaof("no", "one")
     world.drain()

@@ -136,7 +136,8 @@ async def test_a_fork_comes_with_its_origin_and_can_be_worked_with_alone(
         assert found.trajectories == (TRAJECTORY, FORK)
         assert found.whole
         mine = {TRAJECTORY.encode(), FORK.encode()}
-        assert keys(target) == {"events": mine, "inbox": mine, "attempts": mine, "quarantine": set()}
+        empty: dict[str, set[bytes | None]] = {"quarantine": set(), "controls": set()}
+        assert keys(target) == {"events": mine, "inbox": mine, "attempts": mine, **empty}
         assert {one: read_accepted(target, one) for one in before} == before
         source = world.new_log()
         for topic in (TOPICS.events, TOPICS.inbox, TOPICS.attempts):

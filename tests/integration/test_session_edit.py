@@ -17,6 +17,7 @@ from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.replay import replay
 from tracklog.producers.tools import ToolSet, tool
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import Approver
 from tracklog.schemas.errors import ApprovalNeeded, InputError
 from tracklog.schemas.fold import fold_all
 from tracklog.schemas.state import State
@@ -69,7 +70,7 @@ async def held(url: str, tool: str = "opaque") -> World:
 async def edit(world: World, arguments: str = EDITED, person: str = "ada", **words: Any) -> None:
     log = world.new_log()
     answers = Answers(log, clock=world.clock)
-    await answers.decide(TRAJECTORY, "c1", person=person, choice=Choice.EDIT, arguments=arguments, **words)
+    await answers.answer(TRAJECTORY, "c1", who=Approver(person), choice=Choice.EDIT, arguments=arguments, **words)
     log.close()
 
 
@@ -174,7 +175,7 @@ async def test_arguments_that_the_tool_does_not_take_are_refused_and_the_call_go
 )
 async def test_what_is_no_edit_is_said_before_anything_is_posted(words: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        await Answers(new_world("").new_log()).decide(TRAJECTORY, "c1", person="ada", **words)
+        await Answers(new_world("").new_log()).answer(TRAJECTORY, "c1", who=Approver("ada"), **words)
 
 
 async def test_another_edit_than_is_recorded_is_a_divergence(service: str) -> None:
@@ -230,7 +231,7 @@ async def test_calls_side_by_side_are_edited_and_approved_each_for_itself(servic
         with pytest.raises(ApprovalNeeded):
             await world.run(script, policy=rules, tools=tools)
         log = world.new_log()
-        await Answers(log, clock=world.clock).decide(TRAJECTORY, call_id, person="ada", **words)
+        await Answers(log, clock=world.clock).answer(TRAJECTORY, call_id, who=Approver("ada"), **words)
         log.close()
     await world.run(script, policy=rules, tools=tools)
 

@@ -16,6 +16,7 @@ from tracklog.producers.models import ModelAnswer
 from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.replay import replay
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import Approver
 from tracklog.schemas.errors import ApprovalNeeded, InvalidEvent
 from tracklog.schemas.fold import fold_all
 from tracklog.schemas.lifecycle import Parked
@@ -64,9 +65,9 @@ async def clean(world: World, rules: PolicyFile) -> bool:
     return report.clean
 
 
-async def decide(world: World, **words: Any) -> None:
+async def decide(world: World, *, person: str, **words: Any) -> None:
     log = world.new_log()
-    await Answers(log, clock=world.clock).decide(TRAJECTORY, "c1", **words)
+    await Answers(log, clock=world.clock).answer(TRAJECTORY, "c1", who=Approver(person), **words)
     log.close()
 
 
@@ -74,7 +75,7 @@ async def held(url: str) -> World:
     world = new_world(url)
     with pytest.raises(ApprovalNeeded, match="'bookings") as raised:
         await world.run(model(), policy=policy(HELD))
-    assert "tracklog approve trip-1 c1" in raised.value.hint
+    assert "tracklog approvals approve trip-1 c1" in raised.value.hint
     return world
 
 

@@ -16,6 +16,7 @@ from tracklog.producers.models import ModelAnswer, ModelRequest, OnToken
 from tracklog.producers.replay import replay
 from tracklog.producers.tools import ToolSet, tool
 from tracklog.producers.turn import Agent
+from tracklog.schemas.approvals import Approver
 from tracklog.schemas.errors import InputError, InvalidEvent, ModelRefused, TrajectoryEnded
 from tracklog.schemas.events import OwnershipClaimed, TaskEnded, ToolIntent, ToolResult
 from tracklog.schemas.values import Choice, Driver, Ending, Settled
@@ -142,7 +143,7 @@ async def test_another_call_of_a_tool_that_had_its_effect_waits_for_a_person(
     async with works.worker(agent_of_told(model, tools)):
         await works.until(lambda: works.parked(new) == "approval")
         assert tools.made == ["it", "failing it"]
-        await Answers(works.log).decide(new, "c2", person="ada", **words)
+        await Answers(works.log).answer(new, "c2", who=Approver("ada"), **words)
         result = await works.client.result(new, wait_s=10)
 
     assert result.value == "done"
@@ -157,7 +158,7 @@ async def test_going_back_again_knows_what_every_run_before_did(works: Works, to
     second = await works.client.go_back("trip-1", 2)
     async with works.worker(agent_of_told(model, tools)):
         await works.until(lambda: works.parked(second) == "approval")
-        await Answers(works.log).decide(second, "c2", person="ada", choice=Choice.APPROVE)
+        await Answers(works.log).answer(second, "c2", who=Approver("ada"), choice=Choice.APPROVE)
         await works.until(lambda: works.parked(second) == "failed")
     model.answers = {0: asks(("x1", "book")), 1: asks(("x2", "book"), arguments=OTHER), 2: says("done")}
     third = await works.client.go_back(second, 1)

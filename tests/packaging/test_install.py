@@ -17,7 +17,7 @@ from importlib.resources import files
 from tracklog.infra.settings import Settings
 from tracklog.schemas.topics import Topics, TopicSpec
 
-names: tuple[str, str, str, str] = Topics("mine").all
+names: tuple[str, str, str, str, str] = Topics("mine").all
 specs: tuple[TopicSpec, ...] = Settings().topic_specs()
 print(len(names), len(specs), len(list(files("tracklog.schemas").joinpath("avro").iterdir())) > 0)
 """

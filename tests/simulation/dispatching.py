@@ -34,6 +34,7 @@ async def dispatch(
     moves: set[Process],
     watched: dict[Process, Any],
     told: Callable[[str], None],
+    paused: Callable[[Process, Dispatcher], Callable[[str], bool]],
 ) -> None:
     dispatcher = Dispatcher(
         cast(Log, SimLog(store)),
@@ -49,11 +50,13 @@ async def dispatch(
     )
     owner: Any = dispatcher.partition_loop._owner
     watched[process] = dispatcher
+    cast(Any, dispatcher.pauses).holds = paused(process, dispatcher)
     at = await asyncio.to_thread(owner.restore, 0)
     while True:
         if process in moves:
             moves.discard(process)
             owner._known.pop(0, None)
+            owner._positions.pop(0, None)
             await dispatcher._give_up(0, GIVES_UP_S)
             at = await asyncio.to_thread(owner.restore, 0)
         await store.news(TOPICS.events, at)

@@ -248,7 +248,7 @@ def _follow_all(known: Followed, event: Event) -> Followed:
     if isinstance(body, ev.ToolIntent) and body.place is Place.DISPATCH and body.call_id not in after.calls:
         lane = lane_of(envelope.ext)
         one = Intended(envelope.trajectory_id, envelope.tenant, envelope.epoch, envelope.seq, lane, event.hash, body)
-        return after if after is known else after._replace(calls={**after.calls, body.call_id: one})
+        return after._replace(calls={**after.calls, body.call_id: one})
     return after
 
 

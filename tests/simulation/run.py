@@ -162,6 +162,7 @@ class Run:
             moves=self.faults.moves,
             watched=self._watched,
             told=self._complained(process),
+            paused=self._paused,
         )
 
     def _route(self, process: Process, number: int) -> Any:
@@ -169,6 +170,10 @@ class Run:
 
     def _trim(self, process: Process, number: int) -> Any:
         return Trimmer(process, self.store, self.scenario.trims).run()
+
+    def _paused(self, process: Process, dispatcher: Any) -> Callable[[str], bool]:
+        """Whether the process takes a tool for paused now."""
+        return lambda tool: False
 
     def _complained(self, process: Process) -> Callable[[str], None]:
         return lambda line: self.told(f"{process.name} {line}")

@@ -13,14 +13,17 @@ CLASSES: Final = ("readonly", "idempotent", "idempotent_probed", "probe", "opaqu
 WEIGHTS: Final = (1, 3, 3, 4, 4)
 WAYS: Final = ("", "", "", "_here", "_held", "_held", "_job")
 """How a tool of the class is called: by a dispatcher, in the agent's process, once somebody approved, answering later."""
+TOOLS: Final = tuple(kind + way for kind in CLASSES for way in sorted(set(WAYS)))
 NARROW: Final = ("opaque", "opaque", "probe", "probe", "idempotent", "idempotent_probed", "opaque_here", "probe_here", "idempotent_here", "opaque_job")
 OTHERS: Final = ("sleep", "send", "receive")
-SEND_FAULTS: Final = ("lost", "late", "late", "answer lost", "answer lost", "unknown", "refused")
+SEND_FAULTS: Final = ("lost", "late", "late", "late", "answer lost", "answer lost", "unknown", "refused")
 """Never there; there late; done without an answer; done and in doubt at once; refused without an effect."""
 STEPS: Final = 700
 """Faults of processes come at one of so many first steps, most of them early: there the work is done."""
 LONG_S: Final = (0.5, 3.0, 12.0, 20.0, 26.0, 28.0, 33.0, 45.0, 58.0, 65.0, 75.0, 110.0, 140.0)
 """How long something is away: about an attempt (30), it and the grace (60), a key less the grace (70), and both."""
+LATE_S: Final = (20.0, 24.0, 26.0, 28.0, 29.0, 33.0, 45.0, 58.0, 65.0, 75.0, 110.0, 140.0)
+"""How long a winner is away."""
 POINTS: Final = (
     ("Attempt", 12),
     ("send", 8),
@@ -112,22 +115,26 @@ class Scenario:
     @classmethod
     def _narrow(cls, seed: int, chance: random.Random) -> Scenario:
         tools = tuple(chance.choice(NARROW) for _ in range(chance.choice((1, 1, 2))))
-        act = Fault(chance.choice(ACTS_OF_WINNERS), chance.choice(LONG_S) * chance.uniform(0.9, 1.1))
-        first = Trigger("Attempt", chance.choice((1, 1, 2)), int(10 * chance.random() ** 2), False, act)
-        more = tuple(_trigger(chance) for _ in range(chance.choice((0, 0, 1, 1, 2))))
+        act = Fault(chance.choice(ACTS_OF_WINNERS), chance.choice(LATE_S) * chance.uniform(0.95, 1.03))
+        steps = HELD if chance.random() < 0.2 else int(10 * chance.random() ** 2)
+        triggers = {Trigger("Attempt", chance.choice((1, 1, 2)), steps, False, act)}
+        triggers |= {_trigger(chance) for _ in range(chance.choice((0, 0, 1, 1, 2)))}
         if chance.random() < 0.2:  # a winner that is late is late with saying so, too
-            more = (*more, Trigger("Expired", 1, HELD, False, _fault(chance)))
+            triggers.add(Trigger("Expired", 1, HELD, False, _fault(chance)))
+        if tools[0].startswith("idempotent") and chance.random() < 0.4:  # nobody is there while the key lives
+            away = Fault(chance.choice(("kill", "freeze", "suspend")), chance.choice((65.0, 75.0, 110.0, 140.0)))
+            triggers.add(Trigger(chance.choice(("send", "effect")), 1, int(4 * chance.random()), True, away))
         return cls(
             seed,
             ((tools,),),
             dispatchers=2,
-            triggers=tuple(sorted({first, *more})),
+            triggers=tuple(sorted(triggers)),
             appends=_numbered(chance, chance.choice((0, 0, 1)), 20, APPEND_FAULTS),
             sends=tuple((n, chance.choice(SEND_FAULTS)) for n in range(1, 7) if chance.random() < 0.6),
-            cancels=((0, 4.0 * chance.random()),) if chance.random() < 0.1 else (),
+            cancels=((0, chance.choice((0.6, 4.0)) * chance.random()),) if chance.random() < 0.2 else (),
             approvers=((chance.random(), "approve"),),
             person=chance.random() < 0.8,
-            trims=chance.choice((0.0, 0.0, 3.0)),
+            trims=chance.choice((0.0, 3.0)),
         )
 
     @classmethod

@@ -53,6 +53,7 @@ class Case:
     point: str
     occurrence: int
     pause_s: float
+    then: str | None = None
 
     @property
     def effect(self) -> str:
@@ -162,14 +163,28 @@ def judge(events: Sequence[Event], case: Case, ended: str, made: dict[str, int],
         late = woken and case.point == "effect.start"
         if not _right(case.effect, effects, result, call_id in escalated, late=late):
             wrong.append(f"{call_id}: {effects} effects, result {result}, escalated {call_id in escalated}")
-    over = ended == "done"
-    if over != (not escalated) or (not over and (ended != "PersonNeeded" or case.effect != "opaque")):
-        wrong.append(f"ended with {ended}, escalated {escalated}")
+    over, asked = ended == "done", escalated - results.keys()
+    if over != (not asked) or (not over and (ended != "PersonNeeded" or case.effect != "opaque")):
+        wrong.append(f"ended with {ended}, a person is asked about {asked}")
     if over and len([body for body in bodies if isinstance(body, TaskEnded)]) != 1:
         wrong.append("there is not one end")
     if over and len([body for body in bodies if isinstance(body, ModelReplied)]) != TURNS + 1:
         wrong.append("a reply is recorded twice, or not at all")
     return [f"{case.trajectory_id} ({case.point}, {case.occurrence}): {one}" for one in wrong]
+
+
+def standing(events: Iterable[Event]) -> str | None:
+    """How a run has come to its end so far: "done", or "PersonNeeded" about a call; None for one that goes on."""
+    asked: set[str] = set()
+    for event in events:
+        match event.body:
+            case TaskEnded():
+                return "done"
+            case Escalated(call_id=call_id):
+                asked.add(call_id)
+            case ToolResult(call_id=call_id):
+                asked.discard(call_id)
+    return "PersonNeeded" if asked else None
 
 
 def _right(effect: str, effects: int, result: ToolResult | None, escalated: bool, *, late: bool) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.support.sessions import Crash, World
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
+from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.infra.clock import Clock, SystemClock, SystemEntropy
 from tracklog.infra.log.memory import Fault, MemoryLog
 from tracklog.infra.settings import DispatchSettings, LoopSettings
@@ -49,6 +50,8 @@ def new_dispatcher(
     *,
     clock: Clock | None = None,
     name: str = "dispatcher",
+    keeper: Keeper | None = None,
+    told: list[str] | None = None,
     **settings: Any,
 ) -> Dispatcher:
     return Dispatcher(
@@ -61,6 +64,8 @@ def new_dispatcher(
         name=name,
         settings=DispatchSettings(**settings),
         loop_settings=LoopSettings(poll_timeout_s=0.02),
+        keeper=keeper,
+        told=told.append if told is not None else lambda _: None,
     )
 
 

@@ -2,7 +2,8 @@
 
     python -m tests.support.matrix_member JOB      a JSON object, see `Membership`
 
-It runs one trajectory at a time, so what stops it is that trajectory's point. Ends well at SIGTERM.
+It runs one trajectory at a time, when not told otherwise, so what stops it is that trajectory's point. Ends well at
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.dispatching import dispatched
 from tests.support.matrix_worker import FAILURES_A_DAY, TIMING, model_of, tools
 from tests.support.points import Armed, Points, watch
 from tests.support.writing import on_log
@@ -30,10 +32,13 @@ from tracklog.schemas.topics import Topics
 TRIES_MAX = 100
 """Nothing is poison here: that a trajectory kills its owner is the point."""
 
+OUTCOME_WAIT_S = 0.5
+
 
 @dataclass(frozen=True)
 class Membership:
-    """`armed` by trajectory; `passed`: the folder where the processes count their passes together."""
+    """`armed` by trajectory; `passed`: the folder where the processes count their passes together. `dispatches`: the
+    tools are performed by dispatchers (`tests.support.matrix_dispatcher`)."""
 
     url: str
     prefix: str
@@ -41,6 +46,8 @@ class Membership:
     ledger_url: str
     passed: str
     armed: Mapping[str, Armed]
+    dispatches: bool = False
+    trajectories_max: int = 1
 
     def argument(self) -> str:
         return json.dumps(asdict(self))
@@ -50,6 +57,8 @@ async def main(job: Membership) -> None:
     points, stop = Points(job.armed, Path(job.passed)), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     offered = tools(job.ledger_url, points)
+    if job.dispatches:
+        offered = dispatched(offered)
     async with on_log(job.url, job.prefix, create=False) as (log, producer):
         watch(log, producer, points)
         runner = Runner(
@@ -61,7 +70,9 @@ async def main(job: Membership) -> None:
             clock=SystemClock(),
             entropy=SystemEntropy(),
             name="matrix",
-            settings=WorkerSettings(trajectories_max=1, tries_max=TRIES_MAX),
+            settings=WorkerSettings(
+                trajectories_max=job.trajectories_max, tries_max=TRIES_MAX, outcome_wait_s=OUTCOME_WAIT_S
+            ),
             timing=TIMING,
             failures_a_day=FAILURES_A_DAY,
         )

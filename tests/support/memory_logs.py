@@ -1,4 +1,4 @@
-"""A log in memory with the four topics of an installation."""
+"""A log in memory with the topics of an installation."""
 
 from __future__ import annotations
 

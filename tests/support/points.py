@@ -21,6 +21,7 @@ from tracklog.producers.producer import EventProducer
 from tracklog.producers.track import Track
 from tracklog.schemas.errors import AppendError
 
+THEN = ".then"
 STAGES = ("append", "sent", "stored")
 EVENTS = ("ContextBuilt", "ModelReplied", "Authorized", "ToolIntent", "ToolResult", "CheckpointTaken", "TaskEnded")
 POINTS = (
@@ -36,12 +37,14 @@ POINTS = (
 
 @dataclass(frozen=True)
 class Armed:
-    """`occurrence` counts from 1; `pause_s` is spent at the point before it stops."""
+    """`occurrence` counts from 1; `pause_s` is spent at the point before it stops. `then`: the point at which whoever
+    passes it next after that stops, too."""
 
     point: str
     occurrence: int
     pause_s: float
     signal: int
+    then: str | None = None
 
 
 class Points:
@@ -55,24 +58,35 @@ class Points:
 
     def at(self, trajectory_id: str, point: str) -> None:
         armed = self._armed.get(trajectory_id)
-        if armed is None or armed.point != point:
+        if armed is None or point not in (armed.point, armed.then):
             return
-        if self._count(trajectory_id) == armed.occurrence:
+        if point == armed.then and self.passed(trajectory_id) >= armed.occurrence:
+            stops = self._count(f"{trajectory_id}{THEN}") == 1
+        else:
+            stops = point == armed.point and self._count(trajectory_id) == armed.occurrence
+        if stops:
             threading.Event().wait(armed.pause_s)  # where after the point it stops
             os.kill(os.getpid(), armed.signal)
 
-    def _count(self, trajectory_id: str) -> int:
+    def passed(self, name: str) -> int:
+        """How often the point of a trajectory was passed; of NAME + THEN, its second one."""
         if self._folder is None:
-            self._passed[trajectory_id] += 1
-            return self._passed[trajectory_id]
-        with (self._folder / trajectory_id).open("ab", buffering=0) as file:
+            return self._passed[name]
+        file = self._folder / name
+        return file.stat().st_size if file.exists() else 0
+
+    def _count(self, name: str) -> int:
+        if self._folder is None:
+            self._passed[name] += 1
+            return self._passed[name]
+        with (self._folder / name).open("ab", buffering=0) as file:
             file.write(b".")
             return file.tell()
 
 
-def watch(log: Log, producer: EventProducer, points: Points) -> None:
-    """Puts the points around appends, read-backs and snapshots of this process."""
-    append, track_of, store = log.append, producer.track_of, vars(checkpoints)["store_snapshot"]
+def watch_appends(log: Log, points: Points) -> None:
+    """Puts the points around the appends of this process, to whichever topic."""
+    append = log.append
 
     def watched(topic: str, key: bytes, value: bytes, headers: Headers, delivered: Delivered) -> None:
         name, trajectory_id = dict(headers)["tl-type"].decode(), key.decode()
@@ -86,6 +100,14 @@ def watch(log: Log, producer: EventProducer, points: Points) -> None:
         append(topic, key, value, headers, reported)
         points.intent_open[trajectory_id] = name == "ToolIntent"
         points.at(trajectory_id, f"{name}.sent")
+
+    log.append = watched  # type: ignore[method-assign]
+
+
+def watch(log: Log, producer: EventProducer, points: Points) -> None:
+    """Puts the points around appends, read-backs and snapshots of this process."""
+    watch_appends(log, points)
+    track_of, store = producer.track_of, vars(checkpoints)["store_snapshot"]
 
     async def read_back(trajectory_id: str) -> Track:
         of_intent = points.intent_open.get(trajectory_id, False)
@@ -103,6 +125,5 @@ def watch(log: Log, producer: EventProducer, points: Points) -> None:
         points.at(trajectory_id, "snapshot.stored")
         return ref
 
-    log.append = watched  # type: ignore[method-assign]
     producer.track_of = read_back  # type: ignore[method-assign]
     vars(checkpoints)["store_snapshot"] = stored

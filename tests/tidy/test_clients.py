@@ -29,6 +29,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "pytest": ("tracklog.consumers.pytest_plugin",),
     "fastapi": ("tracklog.consumers.api*",),
     "starlette": ("tracklog.consumers.api*",),
+    "joserfc": ("tracklog.consumers.api.oidc*",),
     "uvicorn": ("tracklog.consumers.cli.serve",),
 }
 """Client library -> the modules that may import it."""

@@ -152,19 +152,23 @@ def _mail(letters: Sequence[tuple[Record, InboxRecord]], about: set[InboxId], fo
             seq = event.envelope.seq
             refused = isinstance(event.body, ev.InboxRefused)
             taken[event.envelope.inbox_id] = f"refused by event {seq}" if refused else f"taken by event {seq}"
-    seen: dict[InboxId, int] = {}
+    seen: dict[InboxId, tuple[int, InboxRecord]] = {}
     for record, read in letters:
         own = read.envelope.inbox_id
         if own not in about:
             continue
         if own in seen:
-            verdict = f"the same as at offset {seen[own]}"
+            offset, first = seen[own]
+            same = (first.name, first.body) == (read.name, read.body)
+            verdict = f"the same as at offset {offset}" if same else f"not taken: offset {offset} has its identity"
         elif read.problem:
             verdict = f"cannot be believed: {read.problem}"
         else:
             passed = found.state.inbox.get(own.source, -1) >= own.seq
-            verdict = taken.get(own, "passed over: one that was sent later was taken" if passed else "not taken yet")
-        seen.setdefault(own, record.offset)
+            over = found.state.ended and not isinstance(read.body, inbox.Annotation)
+            missing = "not taken: the trajectory has ended" if over else "not taken yet"
+            verdict = taken.get(own, "passed over: one that was sent later was taken" if passed else missing)
+        seen.setdefault(own, (record.offset, read))
         yield Chapter(record, read, verdict, _said(read.body))
 
 

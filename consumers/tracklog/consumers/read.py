@@ -17,8 +17,9 @@ from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
 from tracklog.processors import trajectories
 from tracklog.processors.indexes import BY_TIME, by_status
-from tracklog.processors.redis_store import Checkpoint, checkpoint_of
-from tracklog.processors.store_keys import StoreKeys, pointer_key
+from tracklog.processors.redis_store import LiveKeys, checkpoint_of, live_keys
+from tracklog.processors.store import Checkpoint
+from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.trajectory import STATUSES, Trajectory, trajectory_from
 from tracklog.processors.warm_log import decode_entry, decode_offsets, log_key, offsets_key
 from tracklog.processors.writes import own_fields
@@ -46,13 +47,6 @@ class Kept(NamedTuple):
     offsets: list[int]
 
 
-class Live(NamedTuple):
-    """The version readers follow."""
-
-    keys: StoreKeys
-    partitions: int
-
-
 class Reader:
     """Reads the built-in projection of one installation. Every method may raise StoreUnavailable and StoreError."""
 
@@ -60,16 +54,15 @@ class Reader:
         self._client = client
         self._topics = Topics(prefix)
 
-    def live(self) -> Live:
+    def live(self) -> LiveKeys:
         """Raises StoreError when nothing has been folded yet."""
-        pointer = pointer_key(self._topics.prefix, trajectories.NAME)
-        ((version, partitions),) = ask(self._client, [("HMGET", pointer, "version", "partitions")])
-        if version is None or partitions is None:
+        found = live_keys(self._client, self._topics.prefix, trajectories.NAME)
+        if found is None:
             raise StoreError(
                 f"Redis holds no projection {trajectories.NAME!r} under the prefix {self._topics.prefix!r}",
                 hint="fold the log with `tracklog process --once`, or keep `tracklog process` running",
             )
-        return Live(StoreKeys(self._topics.prefix, trajectories.NAME, int(version)), int(partitions))
+        return found
 
     def state(self, trajectory_id: str) -> Trajectory | None:
         """One trajectory; None when none of its records was folded."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from tracklog.processors.indexes import BY_TIME, by_label, by_model, by_status, by_tenant, by_tool
+from tracklog.processors.indexes import BY_TIME, by_label, by_model, by_status, by_swarm, by_tenant, by_tool
 from tracklog.schemas.errors import RangeError
 
 
@@ -19,6 +19,7 @@ class Filter:
     status: str | None = None
     tool: str | None = None
     model: str | None = None
+    swarm: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     since_ms: int | None = None
     until_ms: int | None = None
@@ -34,6 +35,8 @@ class Filter:
             keys.append(by_tool(self.tool))
         if self.model is not None:
             keys.append(by_model(self.model))
+        if self.swarm is not None:
+            keys.append(by_swarm(self.swarm))
         return keys if keys else [BY_TIME]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import who_may
 from tracklog.schemas.codec import Event
 from tracklog.schemas.values import Body, ContextEdit, EditOp
 
@@ -121,7 +122,7 @@ _DESCRIBE: Final[Mapping[type, Callable[[Any], str]]] = {
     ev.ContextBuilt: _context,
     ev.ModelReplied: _replied,
     ev.Authorized: lambda body: f"{call_name(body.call_id)}: {body.ruling} {body.rule} ({body.policy_version})",
-    ev.ApprovalRequested: lambda body: f"{call_name(body.call_id)}: may approve: {', '.join(body.may_approve)}",
+    ev.ApprovalRequested: lambda body: f"{call_name(body.call_id)}: may approve: {who_may(body.may_approve)}",
     ev.ApprovalResolved: _resolved,
     ev.ToolIntent: _intent,
     ev.ToolResult: _result,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tracklog.consumers.summary import one_line
+from tracklog.schemas.approvals import who_may
 from tracklog.schemas.lifecycle import STOPPED, CallStatus, Parked
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.values import Driver
@@ -42,7 +43,10 @@ def ways_out(state: State) -> Iterator[str]:
     for call_id, call in state.calls.items():
         yield from _call_ways(own, call_id, call)
     if state.parked == Parked.MESSAGE:
-        yield f"waits for a message: `tracklog send {own} TEXT`"
+        whom = f" from {state.waits_for}" if state.waits_for else ""
+        yield f"waits for a message{whom}: `tracklog send {own} TEXT`"
+    if state.parked == Parked.CHILD:
+        yield f"waits for the end of {state.waits_for}: `tracklog swarm {own}`"
 
 
 def stopped_words(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -62,7 +66,8 @@ def _of_worker(state: State) -> bool:
 
 def _call_ways(own: str, call_id: str, call: Call) -> Iterator[str]:
     if call.status is CallStatus.ASKED:
-        who = f" by {', '.join(call.may_approve)}" if call.may_approve else ""
-        yield f"waits for a decision{who} on {call.tool}: `tracklog approve {own} {call_id}`"
+        asked = call.request.may_approve if call.request is not None else ()
+        who = f" by {who_may(asked)}" if asked else ""
+        yield f"waits for a decision{who} on {call.tool}: `tracklog approvals show {own} {call_id}`"
     elif call.status is CallStatus.ESCALATED:
-        yield f"only a person knows whether {call.tool} happened: `tracklog settle {own} {call_id} --happened|--absent`"
+        yield f"only a person knows whether {call.tool} happened: `tracklog escalations settle {own} {call_id} ...`"

@@ -5,11 +5,12 @@ Each is a context manager that closes what it opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tracklog.consumers.dispatch.kept import Keeper, keeper_on
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient, connect
@@ -25,7 +26,8 @@ from tracklog.infra.wiring import (
     is_embedded,
     opened_log,
 )
-from tracklog.processors.agenda import POSTS_MAX, Agenda, TrajectoryAgenda
+from tracklog.processors.agenda import Agenda, TrajectoryAgenda
+from tracklog.processors.outbox import POSTS_MAX
 from tracklog.processors.running import Running, running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.connection import producer_of
@@ -37,6 +39,7 @@ __all__ = [
     "check_writable",
     "framing_of",
     "is_embedded",
+    "keeper_for",
     "lag_of",
     "opened_log",
     "opened_redis",
@@ -56,16 +59,20 @@ def redis_address(settings: Settings) -> Iterator[str]:
     `embedded` with a Kafka log is the local stack's Redis where that runs. With an embedded log it never is: views
     of two logs must not meet in one store.
     """
-    url = settings.redis.url.get_secret_value()
-    if url != EMBEDDED:
-        yield url
-        return
-    running = None if is_embedded(settings) else LocalStack(Path(settings.home)).status().redis
+    running = _running_redis(settings)
     if running is not None:
         yield running
         return
     with embedded_redis(Path(settings.home) / "redis") as started:
         yield started
+
+
+def _running_redis(settings: Settings) -> str | None:
+    """The URL of a Redis that runs without us."""
+    url = settings.redis.url.get_secret_value()
+    if url != EMBEDDED:
+        return url
+    return None if is_embedded(settings) else LocalStack(Path(settings.home)).status().redis
 
 
 @contextmanager
@@ -77,6 +84,19 @@ def opened_redis(settings: Settings) -> Iterator[RedisClient]:
             yield client
         finally:
             client.close()
+
+
+@contextmanager
+def keeper_for(settings: Settings, log: Log) -> Iterator[Keeper | None]:
+    """What a dispatcher keeps in Redis; None without a Redis that runs for longer than it does."""
+    if _running_redis(settings) is None:
+        yield None
+        return
+    with opened_redis(settings) as client:
+        known_max = settings.projection.trajectories_cached_max
+        yield keeper_on(
+            client, log, settings.topic_names, clock=SystemClock(), entropy=SystemEntropy(), known_max=known_max
+        )
 
 
 def projection_of(settings: Settings, log: Log, client: RedisClient) -> Running[Trajectory]:
@@ -94,14 +114,16 @@ def agenda_of(settings: Settings, log: Log, client: RedisClient) -> Running[Traj
 
 
 @contextmanager
-def opened_views(settings: Settings) -> Iterator[tuple[Log, RedisClient]]:
-    """Log and Redis for reading views. With a Redis of our own, what is new is folded first: a laptop needs no
-    process in the background. With any other, views are as new as its projection."""
+def opened_views(
+    settings: Settings, view: Callable[[Settings, Log, RedisClient], Running[Any]] = projection_of
+) -> Iterator[tuple[Log, RedisClient]]:
+    """Log and Redis for reading a view. With a Redis of our own, what is new is folded first: a laptop needs no
+    process in the background. With any other, the view is as new as what folds it."""
     with opened_log(settings) as log:
         check_topic(log, settings)
         with opened_redis(settings) as client:
             if settings.redis.url.get_secret_value() == EMBEDDED and is_embedded(settings):
-                projection_of(settings, log, client).loop.drain()
+                view(settings, log, client).loop.drain()
             yield log, client
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from tracklog.infra.settings_http import IngestSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_sections import (
     BlobSettings,
@@ -40,6 +41,7 @@ __all__ = [
     "BlobSettings",
     "CheckpointSettings",
     "DispatchSettings",
+    "IngestSettings",
     "KafkaSettings",
     "LogSettings",
     "LoopSettings",

@@ -29,6 +29,10 @@ class WorkerSettings(Section):
     repeats_max: Count = 10
     """How often in a row an agent may make the same call with the same arguments. Then it is stopped as `stuck`. Set
     it very high for agents that poll."""
+    children_max: Annotated[int, Field(ge=0, le=1000)] = limits.CHILDREN_MAX
+    """How many child runs one run may spawn in all. The next one is an error in its program, which stops it."""
+    depth_max: Annotated[int, Field(ge=0, le=16)] = limits.DEPTH_MAX
+    """How deep runs may spawn runs: 1 lets a submitted run spawn, and its children not."""
     refuse_unknown: bool = True
     """What happens to a task for an agent that this worker does not have: it ends as `refused`, so that whoever
     waits for its result hears of it. False leaves it to the workers of another group."""
@@ -87,21 +91,3 @@ class CheckpointSettings(Section):
     """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
     it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
     no workspace."""
-
-
-class ApiSettings(Section):
-    """`tracklog serve`: the HTTP API."""
-
-    host: str = "127.0.0.1"
-    """The address it listens at. Anything but this machine needs `api.tokens_file`."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 8080
-    """The port it listens at. TLS is for whatever stands in front of it."""
-    tokens_file: str = ""
-    """TOML file of who may do what: persons, roles, tenants and hashes of bearer tokens (`tracklog tokens` makes them).
-    Read again when it changes. Default: empty, everybody on this machine may do everything."""
-    requests_per_s: Positive = 50.0
-    """Requests a second of one person, and as many at once. Above it the answer is 429."""
-    body_bytes_max: Count = 1024 * 1024
-    """Bytes of one request. Default 1 MiB. Above it the answer is 413."""
-    streams_max: Count = 200
-    """Streams of server-sent events that one process has open."""

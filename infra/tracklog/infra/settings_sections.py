@@ -1,8 +1,8 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module and
-`settings_roles`.
+bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module,
+`settings_roles` and `settings_http`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_roles import ApiSettings, CheckpointSettings, DispatchSettings, WorkerSettings
+from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
@@ -151,10 +152,10 @@ class BlobSettings(Section):
 
 
 class TopicSettings(Section):
-    """The four topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
+    """The five topics, as `tracklog topics apply` creates and `tracklog topics verify` checks them."""
 
     partitions: Annotated[int, Field(ge=1, le=limits.PARTITIONS_MAX)] = limits.PARTITIONS_DEFAULT
-    """Partitions of each topic; all four have the same count, fixed for life, because a key's partition
+    """Partitions of each topic; all five have the same count, fixed for life, because a key's partition
     depends on it. Bounds how many processes share the work. Default 12: divides evenly among 1, 2, 3, 4, 6
     and 12."""
     replication_factor: Annotated[int, Field(ge=1, le=32767)] = 3
@@ -233,6 +234,17 @@ class ProjectionSettings(Section):
     from Redis. Default 10,000: keeps a process under 300 MB."""
 
 
+class ProcessorSettings(Section):
+    """Processors that are plugged in (`tracklog process`)."""
+
+    states_cached_max: Count = 10_000
+    """States and trajectories' places, each, that one processor holds in memory; the least recently used leave
+    and are read back from Redis."""
+    state_bytes_max: Count = 1024 * 1024
+    """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
+    for this processor, and shown."""
+
+
 class RegistrySettings(Section):
     """A schema registry that speaks the Confluent API. Optional: schemas ship inside the package."""
 
@@ -286,9 +298,13 @@ class Settings(Section):
     writer: WriterSettings = WriterSettings()
     loop: LoopSettings = LoopSettings()
     projection: ProjectionSettings = ProjectionSettings()
+    processors: ProcessorSettings = ProcessorSettings()
     worker: WorkerSettings = WorkerSettings()
     dispatch: DispatchSettings = DispatchSettings()
     api: ApiSettings = ApiSettings()
+    ingest: IngestSettings = IngestSettings()
+    oidc: OidcSettings = OidcSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
 
@@ -319,7 +335,7 @@ class Settings(Section):
         return Topics(self.prefix)
 
     def topic_specs(self) -> tuple[TopicSpec, ...]:
-        """The four topics as they should be."""
+        """The five topics as they should be."""
         return topic_specs(self.topic_names, **self.topics.model_dump())
 
     def public(self) -> dict[str, Any]:

@@ -27,8 +27,9 @@ _SERVICE_LINK = re.compile(
 _OPEN_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka": ("kafka", "options"),
     "blobs.options": ("blobs", "options"),
+    "oidc.roles": ("oidc", "roles"),
 }
-"""Tables whose keys belong to a client library; nested TOML tables in them are dotted names."""
+"""Tables whose keys belong to others: client libraries, providers. Nested TOML tables in them are dotted names."""
 
 
 class Given(NamedTuple):
@@ -114,7 +115,9 @@ def _placed(dotted: str, value: object, source: str, shown: str) -> Given:
     for table, path in _OPEN_TABLES.items():
         if dotted.startswith(f"{table}.") and len(dotted) > len(table) + 1:
             return Given((*path, dotted[len(table) + 1 :]), _as_option(value, source), source)
-    if dotted not in known_names() or dotted in ("kafka.options", "blobs.options"):
+    if dotted in _OPEN_TABLES:
+        raise SettingsError(f"{source}: {shown} is a table", hint=f"name its entries: {dotted}.NAME")
+    if dotted not in known_names() or dotted == "kafka.options":
         raise SettingsError(f"{source}: unknown setting {shown}", hint=_nearest(dotted, shown))
     path = tuple(dotted.split("."))
     if f"{dotted}.url" in known_names():

@@ -5,10 +5,15 @@
 --           the guard is two empty strings when nothing is stored yet
 -- ARGV[2..] bytes that the writes name by place: JSON holds no bytes
 --   ["set", key, {field: value}, {field: place}]                                    HSET
+--   ["unset", key, [field]]                                                         HDEL
 --   ["rank", score, member, [key]]                                                  ZADD to each
 --   ["unrank", member, [key]]                                                       ZREM from each
 --   ["extend", key, place]                                                          APPEND
 --   ["keep", key, sizes, member, count max, bytes max, expire at, place, count]     RPUSH, then bounded
+--   ["add", key, {field: amount}]                                                   HINCRBY each
+--   ["put", key, place]                                                             SET
+--   ["push", key, id, count max, [name, value, ...]]                                XADD id-*, bounded
+--   ["remove", [key]]                                                               UNLINK each
 -- Answers 1, or what is stored instead: {incarnation, position}, false (nil) where nothing is.
 
 local plan = cjson.decode(ARGV[1])
@@ -34,6 +39,12 @@ function writes.set(w)
   end
   for from = 1, #flat, AT_ONCE do
     redis.call('HSET', key, unpack(flat, from, math.min(from + AT_ONCE - 1, #flat)))
+  end
+end
+
+function writes.unset(w)
+  for from = 1, #w[3], AT_ONCE do
+    redis.call('HDEL', KEYS[w[2]], unpack(w[3], from, math.min(from + AT_ONCE - 1, #w[3])))
   end
 end
 
@@ -77,6 +88,31 @@ function writes.keep(w)
     redis.call('HSET', sizes, member, total)
   end
   redis.call('PEXPIREAT', key, w[7])
+end
+
+function writes.add(w)
+  for field, amount in pairs(w[3]) do
+    redis.call('HINCRBY', KEYS[w[2]], field, amount)
+  end
+end
+
+function writes.put(w)
+  redis.call('SET', KEYS[w[2]], ARGV[w[3]])
+end
+
+function writes.push(w)
+  local newest = redis.call('XREVRANGE', KEYS[w[2]], '+', '-', 'COUNT', 1)[1]
+  local late = newest and string.match(newest[1], '^%d+')
+  if late and tonumber(late) > tonumber(w[3]) then -- ids only rise
+    w[3] = late
+  end
+  redis.call('XADD', KEYS[w[2]], 'MAXLEN', '=', w[4], w[3] .. '-*', unpack(w[5]))
+end
+
+function writes.remove(w)
+  for _, key in ipairs(w[2]) do
+    redis.call('UNLINK', KEYS[key])
+  end
 end
 
 for _, w in ipairs(plan.writes) do

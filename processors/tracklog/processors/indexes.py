@@ -1,4 +1,4 @@
-"""The indexes: sorted sets of trajectory ids by tenant, status, tool, model, label and time (DESIGN §10).
+"""The indexes: sorted sets of trajectory ids by tenant, status, tool, model, swarm, label and time (DESIGN §10).
 
 Every set ranks by the time of the last append in milliseconds, so lists page newest first with the stable cursor
 (time, id), and a trajectory has the same score in all of its sets. There is one of each per partition; readers
@@ -32,6 +32,10 @@ def by_model(model: str) -> str:
     return f"by:model:{model}"
 
 
+def by_swarm(name: str) -> str:
+    return f"by:swarm:{name}"
+
+
 def by_label(name: str, value: str) -> str:
     return f"by:label:{name}={value}"
 
@@ -48,6 +52,8 @@ def indexes_of(trajectory: Trajectory) -> list[str]:
     if state.task is not None:
         if state.task.model and state.task.model != state.model_served:
             keys.append(by_model(state.task.model))
+        if state.task.swarm is not None:
+            keys.append(by_swarm(state.task.swarm))
         keys.extend(by_label(name, value) for name, value in state.task.labels.items())
     return keys
 

@@ -7,7 +7,8 @@ next batch: StoreConflict, and the log is read again from what the store says no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as replaced
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
@@ -16,53 +17,63 @@ import orjson
 from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import RedisScript, ask
-from tracklog.processors.store_keys import StoreKeys, pointer_key
-from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Write, own_fields
+from tracklog.processors.store import Checkpoint
+from tracklog.processors.store_keys import StoreKeys, build_field, pointer_key
+from tracklog.processors.writes import (
+    Add,
+    Extend,
+    Keep,
+    Push,
+    PutJson,
+    Rank,
+    Remove,
+    SetFields,
+    Unrank,
+    Unset,
+    Write,
+)
 from tracklog.schemas.errors import StoreConflict
 
 SCAN_KEYS: Final = 1000
 
 
-class Checkpoint(NamedTuple):
-    """How far a partition is folded: `position` is the next offset. `incarnation` is drawn when a partition is
-    first written, so a store that was wiped and filled again is another one; `source` names the log."""
-
-    incarnation: str
-    position: int
-    source: str
-
-
 class RedisStore:
-    """One version of one projection. `source` names the topic it is folded from, for good. Numbers are written exactly
-    up to 2^53: the script knows no larger ones."""
+    """See `Store`. Numbers are written exactly up to 2^53: the script knows no larger ones. `follow` the live build,
+    or keep to the one that `keys` name."""
 
-    def __init__(self, client: RedisClient, keys: StoreKeys, *, source: str, entropy: Entropy) -> None:
+    def __init__(
+        self, client: RedisClient, keys: StoreKeys, *, source: str, entropy: Entropy, follow: bool = True
+    ) -> None:
         self._client = client
         self.keys = keys
         self.source = source
+        self._follow = follow
         self._entropy = entropy
         self._commit = RedisScript(client, _script())
 
+    def refresh(self) -> None:
+        if self._follow:
+            self.keys = replaced(self.keys, build=self.live_build())
+
+    def live_build(self) -> int:
+        """The build of this version that readers follow; 0 where none was said."""
+        pointer = pointer_key(self.keys.prefix, self.keys.name)
+        (build,) = ask(self._client, [("HGET", pointer, build_field(self.keys.version))])
+        return 0 if build is None else int(build)
+
     def checkpoint(self, partition: int) -> Checkpoint | None:
-        """What is stored; None for nothing."""
         (answer,) = ask(self._client, [("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields)])
         return checkpoint_of(answer)
 
-    def load(
-        self, partition: int, expected: Checkpoint | None, trajectory_ids: Sequence[str]
-    ) -> list[Mapping[bytes, bytes]]:
-        """Each trajectory's own fields, in one round trip; empty for those that are not there.
-
-        Raises StoreConflict when they may be newer than `expected`: the checkpoint is read last, so where it is
-        still the expected one, nothing had moved before.
-        """
-        if not trajectory_ids:
+    def hashes(self, partition: int, expected: Checkpoint | None, keys: Sequence[str]) -> list[Mapping[bytes, bytes]]:
+        """See `Store`. The checkpoint is read last: where it is still the expected one, nothing had moved before."""
+        if not keys:
             return []
         base = self.keys.base(partition)
         *found, answer = ask(
             self._client,
             [
-                *(("HGETALL", base + own_fields(one)) for one in trajectory_ids),
+                *(("HGETALL", base + one) for one in keys),
                 ("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields),
             ],
         )
@@ -71,12 +82,23 @@ class RedisStore:
             raise self._conflict(partition, stored, expected)
         return found
 
-    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
-        """Writes a batch and moves the position to `position`; all of it, or nothing.
+    def ranked(
+        self, partition: int, expected: Checkpoint | None, key: str, score_max: int, count_max: int
+    ) -> list[str]:
+        """See `Store`. As in `hashes`, the checkpoint is read last."""
+        found, answer = ask(
+            self._client,
+            [
+                ("ZRANGEBYSCORE", self.keys.key(partition, key), "-inf", score_max, "LIMIT", 0, count_max),
+                ("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields),
+            ],
+        )
+        stored = checkpoint_of(answer)
+        if stored != expected:
+            raise self._conflict(partition, stored, expected)
+        return [member.decode() for member in found]
 
-        Raises StoreConflict when the stored checkpoint is not `expected` (None: nothing stored). After
-        StoreUnavailable it may have been written: say it again, and a StoreConflict tells that it was.
-        """
+    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
         incarnation = self._entropy.nonce().hex() if expected is None else expected.incarnation
         batch = _Batch(self.keys.base(partition), self.keys.checkpoint(partition))
         for write in writes:
@@ -99,11 +121,38 @@ class RedisStore:
         )
 
     def publish(self, partitions: int, *, replace: bool = False) -> None:
-        """Points readers to this version; without `replace` only when they are pointed nowhere."""
         pointer = pointer_key(self.keys.prefix, self.keys.name)
         set_field = "HSET" if replace else "HSETNX"
-        commands = [(set_field, pointer, "version", self.keys.version), ("HSET", pointer, "partitions", partitions)]
+        commands: list[tuple[str | int, ...]] = [
+            (set_field, pointer, "version", self.keys.version),
+            ("HSET", pointer, "partitions", partitions),
+        ]
+        if replace:
+            commands.append(("HSET", pointer, build_field(self.keys.version), self.keys.build))
         ask(self._client, commands)
+
+    def declare(self, layout: str) -> str:
+        field, pointer = f"layout:v{self.keys.version}", pointer_key(self.keys.prefix, self.keys.name)
+        _, said = ask(self._client, [("HSETNX", pointer, field, layout), ("HGET", pointer, field)])
+        return str(said.decode())
+
+    def content(self, partition: int) -> Iterator[tuple[str, Any]]:
+        """Every key of a partition but the checkpoint, in order, as `MemoryStore.content` gives it. Not one moment's:
+        compare the checkpoints before and after."""
+        base = self.keys.base(partition)
+        with store_errors(self._client):
+            names = {key.decode() for key in self._client.scan_iter(match=base + "*", count=SCAN_KEYS)}
+        names.discard(self.keys.checkpoint(partition))
+        ordered = sorted(names)
+        for start in range(0, len(ordered), SCAN_KEYS):
+            yield from self._content_of(base, ordered[start : start + SCAN_KEYS])
+
+    def _content_of(self, base: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        kinds = ask(self._client, [("TYPE", name) for name in names])
+        answers = ask(self._client, [_READ[kind.decode()](name) for name, kind in zip(names, kinds, strict=True)])
+        for name, kind, answer in zip(names, kinds, answers, strict=True):
+            if answer is not None and kind != b"none":
+                yield name.removeprefix(base), _content(kind.decode(), answer)
 
     def drop(self, partition: int) -> int:
         """Deletes all that is stored of a partition, checkpoint first; returns how many keys."""
@@ -134,6 +183,8 @@ class _Batch:
                 raw = {name: self._put((value,)) for name, value in fields.items() if isinstance(value, bytes)}
                 plain = {name: value for name, value in fields.items() if not isinstance(value, bytes)}
                 self.writes.append(("set", self._place(key), plain, raw))
+            case Unset(key, fields):
+                self.writes.append(("unset", self._place(key), list(fields)))
             case Rank(keys, member, score):
                 self.writes.append(("rank", score, member, [self._place(key) for key in keys]))
             case Unrank(keys, member):
@@ -144,6 +195,15 @@ class _Batch:
                 places = self._place(key), self._place(sizes)
                 first = self._put(entries)
                 self.writes.append(("keep", *places, member, count_max, bytes_max, expire_at_ms, first, len(entries)))
+            case Add(key, amounts):
+                self.writes.append(("add", self._place(key), {name: str(n) for name, n in amounts.items()}))
+            case PutJson(key, value):
+                self.writes.append(("put", self._place(key), self._put((orjson.dumps(value),))))
+            case Push(key, offset, fields, count_max):
+                texts = [text for pair in fields.items() for text in map(str, pair)]
+                self.writes.append(("push", self._place(key), str(offset + 1), count_max, texts))
+            case Remove(keys):
+                self.writes.append(("remove", [self._place(key) for key in keys]))
 
     def _put(self, data: Sequence[bytes]) -> int:
         """The place of the first among ARGV, where the plan is the first of all."""
@@ -159,12 +219,55 @@ class _Batch:
         return place
 
 
+_READ: Final[Mapping[str, Callable[[str], tuple[str | int, ...]]]] = {
+    "none": lambda name: ("GET", name),
+    "string": lambda name: ("GET", name),
+    "hash": lambda name: ("HGETALL", name),
+    "list": lambda name: ("LRANGE", name, 0, -1),
+    "zset": lambda name: ("ZRANGE", name, 0, -1, "WITHSCORES"),
+    "stream": lambda name: ("XRANGE", name, "-", "+"),
+}
+"""How a key is read whole, by what Redis calls its type."""
+
+
+def _content(kind: str, answer: Any) -> Any:
+    match kind:
+        case "zset":
+            return {member: float(score) for member, score in zip(answer[::2], answer[1::2], strict=True)}
+        case "stream":
+            return [(_entry_id(name), dict(fields)) for name, fields in answer]
+        case _:
+            return answer
+
+
+def _entry_id(name: bytes) -> tuple[int, int]:
+    number, _, at = name.partition(b"-")
+    return int(number), int(at)
+
+
 def checkpoint_of(answer: Sequence[bytes | None]) -> Checkpoint | None:
     """From the answer to HMGET incarnation position source."""
     incarnation, position, source = answer
     if incarnation is None or position is None or source is None:
         return None
     return Checkpoint(incarnation.decode(), int(position), source.decode())
+
+
+class LiveKeys(NamedTuple):
+    """What readers of a projection follow."""
+
+    keys: StoreKeys
+    partitions: int
+
+
+def live_keys(client: RedisClient, prefix: str, name: str) -> LiveKeys | None:
+    """By the projection's pointer; None when nothing was folded yet."""
+    (fields,) = ask(client, [("HGETALL", pointer_key(prefix, name))])
+    version, partitions = fields.get(b"version"), fields.get(b"partitions")
+    if version is None or partitions is None:
+        return None
+    build = fields.get(build_field(int(version)).encode(), b"0")
+    return LiveKeys(StoreKeys(prefix, name, int(version), int(build)), int(partitions))
 
 
 def _script() -> str:

@@ -1,22 +1,30 @@
-"""Putting a processor to work: its store, its group, its loop, from the settings of the process."""
+"""Putting processors to work: their stores, their group, their loop, from the settings of the process."""
 
 from __future__ import annotations
 
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tracklog.infra.clock import Clock, Entropy
-from tracklog.infra.log.port import Log
+from tracklog.infra.log.port import Log, Record, TopicInfo
+from tracklog.infra.log.ranges import read_range
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.settings_sections import Settings
+from tracklog.processors.bundle import Bundle
+from tracklog.processors.member import Member
 from tracklog.processors.processor import Processor
 from tracklog.processors.projection import Projection
 from tracklog.processors.quarantine import Quarantine
+from tracklog.processors.record_processor import RecordProcessor
 from tracklog.processors.redis_store import RedisStore
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.trajectories import Trajectories
 from tracklog.processors.trajectory import Trajectory
+from tracklog.processors.view import View, ViewBounds
 
 S = TypeVar("S")
 
@@ -27,8 +35,29 @@ class Running(Generic[S]):
 
     loop: PartitionLoop
     group: str
+    bundle: Bundle
     projection: Projection[S]
     store: RedisStore
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Several processors in one process. `views` by NAME-vVERSION, without the built-in projection."""
+
+    loop: PartitionLoop
+    group: str
+    bundle: Bundle
+    views: Mapping[str, View[Any]]
+    partitions: int
+
+    def drain(self, stop: threading.Event | None = None) -> dict[int, int]:
+        """Folds what is there now, and takes up again what was asked for, also where nothing is new."""
+        for partition in range(self.partitions):
+            position = self.bundle.restore(partition)
+            if any(view.parked(partition) for view in self.views.values()):
+                self.bundle.fold(partition, [], position)
+            self.bundle.forget(partition)
+        return self.loop.drain(stop=stop)
 
 
 def trajectories(
@@ -41,7 +70,7 @@ def trajectories(
 
 
 def running(
-    processor: Processor[S],
+    processor: RecordProcessor[S],
     log: Log,
     client: RedisClient,
     settings: Settings,
@@ -50,19 +79,77 @@ def running(
     entropy: Entropy,
     quarantine: Quarantine | None = None,
 ) -> Running[S]:
-    """Any processor over the events topic. Raises TopicMissing, LogUnavailable."""
+    """One record processor over the events topic. Raises TopicMissing, LogUnavailable."""
     topics = settings.topic_names
     info = log.describe(topics.events)
-    keys = StoreKeys(topics.prefix, processor.name, processor.version)
-    source = f"{info.cluster_id}/{info.topic_id}"
-    store = RedisStore(client, keys, source=source, entropy=entropy)
-    projection = Projection(
+    store = store_of(processor.name, processor.version, info, client, settings, entropy)
+    cached_max = settings.projection.trajectories_cached_max
+    projection = Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
+    bundle = Bundle([projection], partitions=info.spec.partitions, quarantine=quarantine)
+    loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
+    group = topics.group(f"projection-{processor.name}-v{processor.version}")
+    return Running(loop, group, bundle, projection, store)
+
+
+def processes(
+    processors: Sequence[Processor[Any]],
+    log: Log,
+    client: RedisClient,
+    settings: Settings,
+    *,
+    clock: Clock,
+    entropy: Entropy,
+    builtin: bool = False,
+) -> Processes:
+    """Any processors over the events topic, each record decoded once for all. `builtin`: the trajectories' projection
+    too. Raises TopicMissing, LogUnavailable, InvalidProcessor."""
+    topics = settings.topic_names
+    info = log.describe(topics.events)
+    partitions = info.spec.partitions
+    views: dict[str, View[Any]] = {}
+    for one in processors:
+        store = store_of(one.name, one.version, info, client, settings, entropy)
+        views[f"{one.name}-v{one.version}"] = view_of(one, store, log, settings, partitions=partitions)
+    members: list[Member] = list(views.values())
+    names = list(views)
+    quarantine = None
+    if builtin:
+        own = trajectories(log, client, settings, clock=clock, entropy=entropy)
+        members.insert(0, own.projection)
+        names.append(own.group.rpartition("projection-")[2])
+        quarantine = Quarantine(log, topics.quarantine)
+    bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
+    loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
+    return Processes(loop, topics.group(_group(names)), bundle, views, partitions)
+
+
+def _group(names: Sequence[str]) -> str:
+    """One group for one set of processors: its members must all fold the same."""
+    if len(names) == 1:
+        return f"projection-{names[0]}"
+    return f"projections-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:12]}"
+
+
+def view_of(processor: Processor[S], store: RedisStore, log: Log, settings: Settings, *, partitions: int) -> View[S]:
+    """A view over a store, reading the events topic again where it must."""
+    topic = settings.topic_names.events
+
+    def reread(partition: int, start: int, end: int) -> Iterator[Record]:
+        return read_range(log, topic, partition, start, end)
+
+    return View(
         processor,
         store,
-        partitions=info.spec.partitions,
-        quarantine=quarantine,
-        cached_max=settings.projection.trajectories_cached_max,
+        partitions=partitions,
+        bounds=ViewBounds(settings.processors.states_cached_max, settings.processors.state_bytes_max),
+        reread=reread,
+        pause=threading.Event().wait,
     )
-    loop = PartitionLoop(log, topics.events, projection, clock=clock, settings=settings.loop)
-    group = topics.group(f"projection-{processor.name}-v{processor.version}")
-    return Running(loop, group, projection, store)
+
+
+def store_of(
+    name: str, version: int, info: TopicInfo, client: RedisClient, settings: Settings, entropy: Entropy
+) -> RedisStore:
+    """The store of one version of a projection of the events topic."""
+    keys = StoreKeys(settings.topic_names.prefix, name, version)
+    return RedisStore(client, keys, source=f"{info.cluster_id}/{info.topic_id}", entropy=entropy)

@@ -28,6 +28,9 @@ class StateCache(Generic[S]):
         if len(self._states) > self._count_max:
             self._states.popitem(last=False)
 
+    def drop(self, partition: int, trajectory_id: str) -> None:
+        self._states.pop((partition, trajectory_id), None)
+
     def forget(self, partition: int) -> None:
         for key in [key for key in self._states if key[0] == partition]:
             del self._states[key]

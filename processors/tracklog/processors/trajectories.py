@@ -15,7 +15,7 @@ from tracklog.processors.writes import Write
 from tracklog.schemas.state import State
 
 NAME: Final = "trajectories"
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 class Trajectories:

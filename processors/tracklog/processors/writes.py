@@ -6,7 +6,7 @@ Keys are relative: the store puts installation, partition, processor and version
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Scalar = str | bytes | int
 
@@ -16,6 +16,13 @@ class SetFields(NamedTuple):
 
     key: str
     fields: Mapping[str, Scalar]
+
+
+class Unset(NamedTuple):
+    """Takes fields out of a hash, or counters out of theirs."""
+
+    key: str
+    fields: Sequence[str]
 
 
 class Rank(NamedTuple):
@@ -56,7 +63,41 @@ class Keep(NamedTuple):
     expire_at_ms: int
 
 
-Write = SetFields | Rank | Unrank | Extend | Keep
+class Add(NamedTuple):
+    """Adds to counters of a hash: exactly once, because the whole batch is. Between -2^53 and 2^53."""
+
+    key: str
+    amounts: Mapping[str, int]
+
+
+class PutJson(NamedTuple):
+    """Sets a string to the JSON of a value (`orjson.dumps`)."""
+
+    key: str
+    value: Any
+
+
+class Push(NamedTuple):
+    """Adds an entry to a Redis stream that keeps the newest `count_max`.
+
+    `offset` is that of the event: the entry's id is `OFFSET+1-N`, N from 0 for several of one event, so that ids are
+    the same whenever the stream is made again, and a reader's last id is a position in the log. One that comes late
+    (its trajectory had stopped, and was tried again) takes the newest entry's number.
+    """
+
+    key: str
+    offset: int
+    fields: Mapping[str, str | int]
+    count_max: int = 10_000
+
+
+class Remove(NamedTuple):
+    """Deletes keys."""
+
+    keys: Sequence[str]
+
+
+Write = SetFields | Rank | Unrank | Extend | Keep | Unset | Add | PutJson | Push | Remove
 
 
 def own_fields(trajectory_id: str) -> str:

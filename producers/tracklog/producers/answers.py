@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 
 import orjson
 
@@ -17,12 +18,15 @@ from tracklog.infra.log.port import Log
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
 from tracklog.producers.record import JSON, TEXT
+from tracklog.producers.retrying import EXT_RETRY
+from tracklog.producers.taking import requester_of
+from tracklog.schemas.approvals import Approver, Request, may_not, who_may
 from tracklog.schemas.codec import Framing, single_object
-from tracklog.schemas.errors import InputError, InvalidEvent
+from tracklog.schemas.errors import InputError, InvalidEvent, NotApprover
 from tracklog.schemas.inbox import Decision, InboxBody, Settlement
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
-from tracklog.schemas.state import Call
+from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, Choice, InboxId, ResultStatus
 
@@ -30,7 +34,7 @@ __all__ = ["Answers"]
 
 
 class Answers:
-    """Of one process. Who `person` really is must be known to whoever calls these."""
+    """Of one process. Who `person` or `who` really is must be known to whoever calls these."""
 
     def __init__(
         self, log: Log, topics: Topics | None = None, *, clock: Clock | None = None, framing: Framing = single_object
@@ -48,12 +52,7 @@ class Answers:
 
         Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
         """
-        call = await self._call(trajectory_id, call_id)
-        if call is None or call.status is not CallStatus.ESCALATED:
-            raise InvalidEvent(
-                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
-                hint="open its session: that settles what can be settled, and says which call a person must look at",
-            )
+        state, call = await self._escalated(trajectory_id, call_id)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -62,61 +61,102 @@ class Answers:
             output=Body.of(output, TEXT),
             reason=reason,
         )
-        await self._post(trajectory_id, body, person)
+        await self._post(state, body, person)
 
-    async def decide(
+    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> None:
+        """Has a call done again that may have happened: twice, then. Raises as `settle`."""
+        state, call = await self._escalated(trajectory_id, call_id)
+        body = Settlement(
+            call_id=call_id,
+            intent_hash=call.hash,
+            by=person,
+            status=ResultStatus.UNKNOWN,
+            output=Body.of("", TEXT),
+            reason=reason,
+        )
+        await self._post(state, body, person, {EXT_RETRY: "true"})
+
+    async def _escalated(self, trajectory_id: str, call_id: str) -> tuple[State, Call]:
+        state = await self._state(trajectory_id)
+        call = state.calls.get(call_id)
+        if call is None or call.status is not CallStatus.ESCALATED:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
+                hint="open its session: that settles what can be settled, and says which call a person must look at",
+            )
+        return state, call
+
+    async def answer(
         self,
         trajectory_id: str,
         call_id: str,
         *,
-        person: str,
+        who: Approver,
         choice: Choice,
         reason: str = "",
         answer: str | None = None,
         arguments: str | None = None,
+        request_hash: bytes | None = None,
     ) -> None:
         """Approves a held call, denies it (`reason` is given to the model), answers in its place, or edits its
         `arguments` (a JSON object, all of them), which are then ruled on anew.
 
+        `who` is from a credential, never from what was sent. `request_hash` is of the request that is answered; None
+        for the one that is open now. The same answer again is the same record; the first one in the inbox counts.
+
         Raises InputError for an answer or arguments without their choice and for arguments that are no JSON object,
-        InvalidEvent for a call that waits for nobody, for a person who may not decide and for a request that has
-        expired, and what `Poster.post` raises.
+        NotApprover for somebody who may not decide, InvalidEvent for a call that waits for nobody, another request than
+        is open, one that has expired and arguments that the recorded tool does not take, and what `Poster.post` raises.
         """
         _check_words(choice, answer, arguments)
-        call = await self._call(trajectory_id, call_id)
-        if call is None or call.status is not CallStatus.ASKED or call.request_hash is None:
+        state = await self._state(trajectory_id)
+        call = state.calls.get(call_id)
+        if call is None or call.status is not CallStatus.ASKED or call.request is None:
             raise InvalidEvent(
                 f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; it waits for no decision",
                 hint=f"see: tracklog show {trajectory_id}",
             )
-        if call.may_approve and person not in call.may_approve:
-            raise InvalidEvent(
-                f"{person!r} may not decide about call {call_id!r} of {trajectory_id!r}",
-                hint=f"those who may are {', '.join(call.may_approve)}",
-            )
-        if call.expires_at is not None and call.expires_at <= self._clock.now_us():
-            raise InvalidEvent(
-                f"the request to approve call {call_id!r} of {trajectory_id!r} has expired",
-                hint="open its session: the model is told that the call was refused",
-            )
+        if state.status is TrajectoryStatus.CANCELLING:
+            raise InvalidEvent(f"trajectory {trajectory_id!r} is being cancelled; no call of it is made any more")
+        self._check_request(f"call {call_id!r} of {trajectory_id!r}", state, call.request, who, request_hash)
         body = Decision(
             call_id=call_id,
-            request_hash=call.request_hash,
-            approver=person,
+            request_hash=call.request.hash,
+            approver=who.name,
             choice=choice,
             reason=reason,
             answer=None if answer is None else Body.of(answer, TEXT),
             arguments=None if arguments is None else Body.of(arguments, JSON),
         )
-        await self._post(trajectory_id, body, person)
+        await self._post(state, body, who.name, who.ext)
 
-    async def _call(self, trajectory_id: str, call_id: str) -> Call | None:
-        state, _ = await asyncio.to_thread(read_history, self._log, self._topics.events, trajectory_id)
-        return state.calls.get(call_id)
+    def _check_request(
+        self, call: str, state: State, request: Request, who: Approver, request_hash: bytes | None
+    ) -> None:
+        """The taker judges all of this again: what is told here is only told sooner."""
+        terms = request.may_approve, request.requester_may
+        wrong = may_not(*terms, who, tenant=state.tenant, requester=requester_of(state))
+        if wrong:
+            raise NotApprover(
+                f"{who.name!r} may not decide about {call}: {wrong}",
+                hint=f"those who may are: {who_may(request.may_approve)}",
+            )
+        if request_hash is not None and request_hash != request.hash:
+            raise InvalidEvent(
+                f"another request about {call} is open than the one that is answered",
+                hint="its arguments were edited or others are asked by now; look at the one that is open",
+            )
+        if request.expires_at is not None and request.expires_at <= self._clock.now_us():
+            then = f"then asks {who_may(request.then[0].may_approve)}" if request.then else "then tells the model"
+            raise InvalidEvent(f"the request to approve {call} has expired", hint=f"whoever runs it {then}")
 
-    async def _post(self, trajectory_id: str, body: InboxBody, person: str) -> None:
+    async def _state(self, trajectory_id: str) -> State:
+        return (await asyncio.to_thread(read_history, self._log, self._topics.events, trajectory_id))[0]
+
+    async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> None:
         said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]
-        await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=f"{person}/{said}", seq=0))
+        inbox_id = InboxId(source=f"{person}/{said}", seq=0)
+        await self._poster.post(state.trajectory_id, body, inbox_id=inbox_id, tenant=state.tenant, ext=ext)
 
 
 def _check_words(choice: Choice, answer: str | None, arguments: str | None) -> None:

@@ -1,7 +1,9 @@
 """Held calls: asking, and what was decided (DESIGN §9).
 
 A held call writes `ApprovalRequested` and leaves its session with ApprovalNeeded; nothing waits in memory. A decision
-comes by the inbox (`answers.py` puts it there) and quotes the hash of the request. The next opening goes on by it.
+comes by the inbox (`answers.py` puts it there) and quotes the hash of the request. The next opening goes on by it. A
+request that nobody answered in time is followed by one to who is asked next, in the same lane; after the last it is
+refused.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from tracklog.producers.lanes import Lanes
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.policy import Decision
 from tracklog.producers.record import Record
+from tracklog.producers.taking import Resolved
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import escalated, terms_ext
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import ApprovalNeeded
-from tracklog.schemas.lifecycle import CallStatus
+from tracklog.schemas.lifecycle import TrajectoryStatus
 from tracklog.schemas.state import State
-from tracklog.schemas.values import Choice, ToolCall
+from tracklog.schemas.values import Choice, OnExpiry, ToolCall
 
 __all__ = ["EXPIRY", "Approvals", "expire_requests"]
 
@@ -46,7 +50,7 @@ class Approvals:
                 case ev.ApprovalResolved(call_id=call_id):
                     self._lanes.free(call_id)
 
-    async def of(self, call: ToolCall, decision: Decision, times: int = 0) -> ev.ApprovalResolved:
+    async def of(self, call: ToolCall, decision: Decision, times: int = 0) -> Resolved:
         """What was decided about a held call; asks once. Raises ApprovalNeeded until somebody has decided.
 
         `times`: how often it was decided about before, and edited.
@@ -55,7 +59,8 @@ class Approvals:
         if self._record.of_call(ev.ApprovalRequested, call.call_id, asked, times) is None:
             self._record.check_live(asked)
             request = self._request(call, decision)
-            seq = await self._record.write(request, ext=self._lanes.ext(call.call_id))
+            terms = terms_ext(call.tool, decision.requester_may, decision.then)
+            seq = await self._record.write(request, ext={**terms, **self._lanes.ext(call.call_id)})
             await self._record.pen.confirm(seq)
         asked = f"the decision about call {call.call_id!r}"
         resolved = self._record.of_call(ev.ApprovalResolved, call.call_id, asked, times)
@@ -65,17 +70,17 @@ class Approvals:
             if taking is not None:
                 await taking.look()
                 if call.call_id in taking.resolved:
-                    seq, body = taking.resolved.pop(call.call_id)  # an edited call may be asked about again
-                    self._record.strand.saw(seq)
+                    taken = taking.resolved.pop(call.call_id)  # an edited call may be asked about again
+                    self._record.strand.saw(taken.seq)
                     self._lanes.free(call.call_id)
-                    return body
+                    return taken
             raise ApprovalNeeded(
                 f"call {call.call_id!r} of tool {call.tool!r} in trajectory {self._record.trajectory_id!r} is held "
                 f"by {decision.rule!r}",
-                hint=f"decide: tracklog approve {self._record.trajectory_id} {call.call_id} --as NAME (or "
-                "Answers.decide), then open the session again; a worker does so itself",
+                hint=f"decide: tracklog approvals approve {self._record.trajectory_id} {call.call_id} --as NAME (or "
+                "Answers.answer), then open the session again; a worker does so itself",
             )
-        return resolved.body
+        return Resolved(resolved.seq, resolved.body, resolved.ext)
 
     def _request(self, call: ToolCall, decision: Decision) -> ev.ApprovalRequested:
         within_s = decision.expires_in_s
@@ -84,23 +89,34 @@ class Approvals:
             argument_hash=hashlib.sha256(call.arguments.encode("utf-8", "replace")).digest(),
             may_approve=decision.may_approve,
             expires_at=None if within_s is None else self._clock.now_us() + int(within_s * _US),
+            on_expiry=OnExpiry.ESCALATE if decision.then else OnExpiry.DENY,
             reason=decision.reason,
         )
 
 
 async def expire_requests(pen: WriterPen, state: State, clock: Clock) -> None:
-    """Refuses held calls that nobody decided about in time."""
+    """Asks who is asked next about held calls that nobody decided about in time; after the last, refuses them.
+
+    Of a trajectory that is cancelled no call is made any more, and nobody is asked.
+    """
+    if state.status is TrajectoryStatus.CANCELLING:
+        return
     now_us = clock.now_us()
     late = {
         call_id: call
         for call_id, call in state.pending_approvals.items()
-        if call.status is CallStatus.ASKED and call.expires_at is not None and call.expires_at <= now_us
+        if call.request is not None and call.request.expires_at is not None and call.request.expires_at <= now_us
     }
     for call_id, call in late.items():
-        assert call.request_hash is not None
+        request = call.request
+        assert request is not None
+        if request.then:
+            asked, ext = escalated(call_id, request, now_us)
+            await pen.append(asked, turn=call.turn, cause=request.seq, ext=ext)
+            continue
         body = ev.ApprovalResolved(
             call_id=call_id,
-            request_hash=call.request_hash,
+            request_hash=request.hash,
             approver=EXPIRY,
             choice=Choice.EXPIRE,
             reason="nobody decided in time",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tracklog.producers.checkpoints import Checkpoints
 from tracklog.producers.cursor import describe
 from tracklog.producers.divergence import Divergence
@@ -29,17 +31,22 @@ async def start_of(setup: Setup, record: Record) -> ev.TaskStarted:
         tool_schemas=tools,
         budgets=setup.limits,
         labels=setup.labels,
+        swarm=setup.swarm,
+        parent=None if setup.child_of is None else setup.child_of.parent,
+        on_behalf_of=setup.on_behalf_of,
         code_version=setup.code_version,
     )
 
 
-async def begin(record: Record, body: ev.TaskStarted, points: Checkpoints | None) -> int:
+async def begin(
+    record: Record, body: ev.TaskStarted, points: Checkpoints | None, ext: Mapping[str, str] | None = None
+) -> int:
     """The seq of the start, recorded or written now, with the files that there are then."""
     with record.strand.ordered("the start"):
         first = points is not None and record.cursor.done
         if points is not None and first:
             body = body.model_copy(update={"workspace": await points.start()})
-        seq = await record.ordered(body, "the start of a task", check=same_start)
+        seq = await record.ordered(body, "the start of a task", check=same_start, ext=ext)
         if points is not None and first:
             points.started(seq)
     return seq

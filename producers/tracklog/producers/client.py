@@ -28,7 +28,14 @@ from tracklog.producers.bodies import body_of, whole_text
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, successor_of
 from tracklog.producers.post import Poster
 from tracklog.producers.record import TEXT
-from tracklog.producers.whereabouts import Whereabouts, check_can_go_back, check_open, check_stopped, look_up
+from tracklog.producers.whereabouts import (
+    Whereabouts,
+    check_can_go_back,
+    check_open,
+    check_stopped,
+    check_there,
+    look_up,
+)
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.codec import Framing, decode_event, single_object
@@ -100,8 +107,12 @@ class Client:
         labels: Mapping[str, str] | None = None,
         tenant: str | None = None,
         budgets: Budgets = NO_BUDGETS,
+        on_behalf_of: str | None = None,
+        swarm: str | None = None,
     ) -> str:
-        """Gives a task to the workers; returns the trajectory's id when the task is durable.
+        """Gives a task to the workers; returns the trajectory's id when the task is durable. `on_behalf_of` is who
+        asked for it, and may not approve its held calls unless the policy says so; `swarm` names the runs that it talks
+        with.
 
         With an `id` it may be called any number of times: the same task is done once, another task under an id that
         is taken is refused.
@@ -113,6 +124,8 @@ class Client:
                 task=self._body(task),
                 agent=agent,
                 labels=dict(sorted((labels or {}).items())),
+                on_behalf_of=on_behalf_of,
+                swarm=swarm,
                 budgets=budgets,
             )
         body = inbox.Submit(task=started)
@@ -170,6 +183,22 @@ class Client:
             ext={EXT_TAKES_OVER: trajectory_id, EXT_REASON: reason},
         )
         return new.trajectory_id
+
+    async def annotate(
+        self, trajectory_id: str, judgement: inbox.Annotation, *, where: Whereabouts | None = None
+    ) -> State:
+        """Judges it, a turn or a call of it, also after its end; returns how it stood just before.
+
+        Taken once for each source and `client_id`, however often it is said. Raises InputError for a trajectory that
+        is not there and for a turn that it has not come to, TrajectoryFaulty.
+        """
+        found = await self._where(trajectory_id, where)
+        check_there(found)
+        if judgement.turn is not None and judgement.turn > found.state.turn:
+            raise InputError(f"trajectory {trajectory_id!r} has come to turn {found.state.turn}, not {judgement.turn}")
+        said = hashlib.sha256(f"annotation/{judgement.client_id}".encode()).hexdigest()[:16]
+        await self._post(trajectory_id, judgement, f"{judgement.source}/{said}", found.state.tenant)
+        return found.state
 
     async def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
         """How it ended. Raises NotDone, which says where it stands, when it has not within `wait_s` seconds."""

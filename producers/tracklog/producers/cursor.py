@@ -26,8 +26,10 @@ from tracklog.producers.places import Places
 from tracklog.producers.spend import NOTHING_SPENT, Recount, Spend
 from tracklog.producers.versions import Versions
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import is_escalation
 from tracklog.schemas.codec import Event
-from tracklog.schemas.values import ObservedKind
+from tracklog.schemas.spawn import ending_of
+from tracklog.schemas.values import Ending, ObservedKind
 
 __all__ = ["Cursor", "Recorded", "came", "describe", "imported", "in_short"]
 
@@ -48,7 +50,8 @@ ASIDE: Final[frozenset[type]] = frozenset(
 )
 """Written about a program's work, not asked for by it. A set, as the next two: asking a tuple of pydantic models by
 isinstance takes longer than all else that is done with an event here."""
-IMPORTED: Final = "import:"
+IMPORTED: Final = ("import:", "ingest:")
+"""Sources under which importers and the ingest API count what was recorded elsewhere."""
 BY_IMPORTER: Final[frozenset[type]] = frozenset({ev.Observed, ev.TaskEnded})
 """What of an import is not its harness's: what the recording holds beside the messages, and where it stops."""
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -105,6 +108,8 @@ class Cursor:
         """Place of the last claim that took a record of the inbox: somebody said that it may go on."""
         self.mail: deque[Recorded[ev.MessageReceived]] = deque()
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
+        self.children: dict[str, tuple[Recorded[ev.MessageReceived], Ending]] = {}
+        """Outcomes of child runs that were not given out, by their ids."""
         self.woken: Counter[str] = Counter()
         """Wall-clock timers that went off and were not waited for yet, by name."""
         self.cancelled = False
@@ -153,19 +158,27 @@ class Cursor:
         self._ordered.popleft()
         return _typed(found, found.body)
 
-    def received(self, asked: str, after: int | None) -> Recorded[ev.MessageReceived] | None:
-        """The next message that came into the inbox, None when no other is recorded.
+    def received(self, asked: str, after: int | None, peer: str | None = None) -> Recorded[ev.MessageReceived] | None:
+        """The next message that came into the inbox (from this peer), None when no other is recorded.
 
         An imported run has each message where it was heard: there it is the next event in order.
         """
         self.check_sound()
-        if self.mail:
-            return self.mail.popleft()
+        found = self.heard(peer)
+        if found is not None:
+            return found
         if self.imported:
             return self.ordered(ev.MessageReceived, asked, after)
         if self._open:
             raise self.diverged(self._first(), asked)
         return None
+
+    def heard(self, peer: str | None) -> Recorded[ev.MessageReceived] | None:
+        """Takes the first message that came into the inbox (from this peer) out of it."""
+        found = next((one for one in self.mail if peer is None or one.body.peer == peer), None)
+        if found is not None:
+            self.mail.remove(found)
+        return found
 
     def of_call(self, kind: type[B], call_id: str, asked: str, after: int | None, times: int = 0) -> Recorded[B] | None:
         """What is recorded of a call; of one that was edited, the rulings and decisions by how many came before."""
@@ -253,13 +266,18 @@ class Cursor:
         if body is None:
             return
         kept = Recorded(place, envelope.turn, self.places.last(envelope.causes), body, envelope.ext)
-        aside = type(body) in ASIDE
+        aside = type(body) in ASIDE or (type(body) is ev.ApprovalRequested and is_escalation(envelope.ext))
+        aside = aside or (type(body) is ev.ToolIntent and came(event))  # a person had the call done again
         if type(body) is ev.TimerFired and came(event):
             self.woken[body.timer_id] += not passed
             aside = True
         self.cancelled = self.cancelled or type(body) is ev.CancelRequested
         if type(body) is ev.MessageReceived and came(event):
-            self.mail.append(Recorded(place, envelope.turn, None, body))
+            ending, found = ending_of(event), Recorded(place, envelope.turn, None, body)
+            if ending is None:
+                self.mail.append(found)
+            else:
+                self.children[body.peer] = found, ending
             aside = True
         if type(body) is ev.TaskEnded and self.cancelled:
             aside = True  # whoever obeyed the cancel wrote it, not the program
@@ -292,12 +310,12 @@ class Cursor:
 
 
 def came(event: Event) -> bool:
-    """True for what was taken from the inbox; an import counts its own steps by inbox ids."""
+    """True for what was taken from the inbox; what was recorded elsewhere counts its own steps by inbox ids."""
     return event.envelope.inbox_id is not None and not imported(event)
 
 
 def imported(event: Event) -> bool:
-    """True for an event that an importer made."""
+    """True for an event that was recorded elsewhere."""
     taken = event.envelope.inbox_id
     return taken is not None and taken.source.startswith(IMPORTED)
 
@@ -331,6 +349,8 @@ def describe(body: ev.EventBody) -> str:
         return f"the result of call {body.call_id!r}: {body.status.value} {in_short(body.output.text)}"
     if isinstance(body, ev.ContextBuilt):
         return f"a context of {body.messages} messages with hash {body.context_hash.hex()[:16]}"
+    if isinstance(body, ev.MessageSent):
+        return f"a message to {body.peer}: {in_short(body.message.text)}"
     if isinstance(body, ev.MessageReceived):
         return f"a message from {body.peer}: {in_short(body.message.text)}"
     if isinstance(body, ev.Compacted):

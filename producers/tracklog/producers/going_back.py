@@ -68,6 +68,8 @@ def successor_of(log: Log, topic: str, trajectory_id: str, turn: int) -> Success
         task=started.task,
         agent=started.agent,
         labels=started.labels,
+        swarm=started.swarm,
+        on_behalf_of=started.on_behalf_of,
         budgets=started.budgets,
         origin=point,
         inherited_turn=turn,

@@ -6,6 +6,7 @@ Tracklog-Deadline                   microseconds since 1970 UTC: a service shoul
 
 what happens                                       what the call comes to
 2xx                                                ok, the body
+2xx whose body says that it failed (`failed`)      error: nothing was done
 307, 308 (never followed), 4xx                     error: nothing was done
 no connection                                      error: nothing was sent
 5xx, 301 to 303, a connection lost after sending   unknown; of a readonly tool an error
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -34,8 +35,12 @@ ERROR_BODY_CHARS_MAX: Final = 1000
 _CLOCK: Final = SystemClock()
 _NOTHING_DONE: Final = frozenset((307, 308, *range(400, 500)))
 _CONFLICT: Final = 409
+_FORBIDS: Final = frozenset((_CONFLICT, 412))
 _NOT_FOUND: Final = 404
 _KEY_AS_IT_IS: Final = "!#$&'()*+,/:;=?@[]~ "
+
+
+Failed = str | Callable[[Any], str]
 
 
 def http_tool(
@@ -48,6 +53,8 @@ def http_tool(
     timeout_s: float = TIMEOUT_S,
     key_ttl_s: float | None = None,
     probe_url: str | None = None,
+    precondition_url: str | None = None,
+    failed: Failed | None = None,
     headers: Mapping[str, str] | None = None,
     nothing_done: Collection[int] = (),
     tls: ssl.SSLContext | None = None,
@@ -56,9 +63,12 @@ def http_tool(
     """The endpoint at `url` as a tool. `schema` is the JSON schema of its arguments.
 
     `probe_url` is sent the same request when nobody knows whether the call happened: 2xx says that it did, with its
-    output; 404 that it did not. `nothing_done`: further statuses (503, say) by which the service surely says that it
-    did nothing. `headers` are sent with every call, `tls` verifies the service; the deadline is checked by `clock`,
-    last, in the thread that sends. Raises InvalidTool.
+    output; 404 that it did not. `precondition_url` is sent it right before each send: 2xx lets the call go, 409 and 412
+    do not, anything else is no answer. `failed` finds in a 2xx answer that nothing was done: the name of a field that
+    then holds something ("error"), or a function from the JSON (or the text) to words, "" for a success.
+    `nothing_done`: further statuses (503, say) by which the service surely says that it did nothing. `headers` are sent
+    with every call, `tls` verifies the service; the deadline is checked by `clock`, last, in the thread that sends.
+    Raises InvalidTool.
     """
 
     def endpoint(where: str) -> Endpoint:
@@ -69,6 +79,8 @@ def http_tool(
         nothing_done=_NOTHING_DONE.union(nothing_done),
         endpoint=endpoint(url),
         probe=None if probe_url is None else endpoint(probe_url),
+        precondition=None if precondition_url is None else endpoint(precondition_url),
+        failed=_field(failed) if isinstance(failed, str) else failed,
     )
     return Tool(
         name=name,
@@ -79,6 +91,7 @@ def http_tool(
         timeout_s=timeout_s,
         key_ttl_s=key_ttl_s,
         probe=None if service.probe is None else service.ask,
+        precondition=None if service.precondition is None else service.may_go,
         remote=True,
     )
 
@@ -91,6 +104,8 @@ class _Service:
     nothing_done: frozenset[int]
     endpoint: Endpoint
     probe: Endpoint | None
+    precondition: Endpoint | None
+    failed: Callable[[Any], str] | None
 
     async def call(self, context: CallContext, arguments: Mapping[str, Any]) -> str:
         try:
@@ -98,9 +113,28 @@ class _Service:
         except ToolOutcomeUnknown as lost:
             raise self._unknown(lost.message) from lost
         if answer.ok:
-            return answer.body
+            return self._done(answer)
         said = f"{self.endpoint.name} answered {_words(answer)}"
         raise ToolError(said) if self._did_nothing(answer.status, context) else self._unknown(said)
+
+    def _done(self, answer: Answer) -> str:
+        """The body of a 2xx answer. Raises ToolError when it says that nothing was done."""
+        if self.failed is None:
+            return answer.body
+        try:
+            why = self.failed(_read(answer.body))
+        except Exception as error:
+            raise self._unknown(f"what {self.endpoint.name} answered cannot be read: {error}") from error
+        if why:
+            raise ToolError(f"{self.endpoint.name} answered {answer.status} and says: {why[:ERROR_BODY_CHARS_MAX]}")
+        return answer.body
+
+    async def may_go(self, context: CallContext, arguments: Mapping[str, Any]) -> bool | str:
+        assert self.precondition is not None
+        answer = await self.precondition.post(_headers(context), _json(arguments), deadline_us=None)
+        if answer.ok or answer.status in _FORBIDS:
+            return answer.ok or answer.body[:ERROR_BODY_CHARS_MAX] or False
+        raise ToolError(f"{self.precondition.name} answered {_words(answer)}")
 
     async def ask(self, context: CallContext, arguments: Mapping[str, Any]) -> Probed:
         assert self.probe is not None
@@ -117,6 +151,23 @@ class _Service:
     def _unknown(self, said: str) -> ToolError:
         """Reading has no outcome to be in doubt about."""
         return ToolError(said) if self.effect is Effect.READONLY else ToolOutcomeUnknown(said)
+
+
+def _read(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
+
+
+def _field(name: str) -> Callable[[Any], str]:
+    """What a field of a JSON object holds, in words; "" where there is none, or it is empty."""
+
+    def failed(answer: Any) -> str:
+        found = answer.get(name) if isinstance(answer, dict) else None
+        return (found if isinstance(found, str) else json.dumps(found)) if found else ""
+
+    return failed
 
 
 def _headers(context: CallContext) -> dict[str, str]:

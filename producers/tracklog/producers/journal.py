@@ -6,7 +6,8 @@
     proposed, call id                a reply asked for this call
     observed, kind, name             a step or a reading was made
     timer, name, turn                a timer was set
-    heard                            a message of the inbox was given out
+    heard, peer                      a message of the inbox was given out
+    child, id                        a child run was spawned
     told                             a prompt that came into force was made known
 
 Rows are kept in blobs of about SEALED_BYTES, which never change again; the last, unfinished one is part of the

@@ -6,7 +6,7 @@ A worker hands over what its partition loop read; a library session reads the in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.clock import Clock
@@ -25,6 +25,9 @@ POLL_S: Final = 0.25
 """Between two looks at the bound of a wait."""
 
 
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
 class Incoming(NamedTuple):
     """One inbox record. `position` is its offset, `body` None for a type or version that is not known here.
 
@@ -38,6 +41,7 @@ class Incoming(NamedTuple):
     hash: bytes
     causes: tuple[Ref, ...] = ()
     lamport: int = 0
+    ext: Mapping[str, str] = _NOTHING
 
 
 class Mailbox(Protocol):
@@ -142,5 +146,12 @@ def incoming(record: Record) -> Incoming | None:
         return None
     envelope = read.envelope
     return Incoming(
-        envelope.inbox_id, record.offset, read.name, read.body, read.hash, envelope.causes, envelope.lamport
+        envelope.inbox_id,
+        record.offset,
+        read.name,
+        read.body,
+        read.hash,
+        envelope.causes,
+        envelope.lamport,
+        envelope.ext,
     )

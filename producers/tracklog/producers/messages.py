@@ -20,10 +20,11 @@ from tracklog.producers.importers.rebuild import Retelling
 from tracklog.producers.importers.shape import EXT_MESSAGE, content_value, reshaped
 from tracklog.producers.importers.transcript import spoken_message
 from tracklog.producers.models import with_call_ids
+from tracklog.producers.whereabouts import RECORDED
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InvalidEvent, TracklogError
-from tracklog.schemas.values import Body, Driver, Role
+from tracklog.schemas.values import Body, Role
 
 __all__ = ["Messages"]
 
@@ -47,7 +48,7 @@ class Messages:
         """Keeps an event, and nothing of its blobs."""
         own, body = event.envelope.trajectory_id, event.body
         self._events[own, event.envelope.seq] = event
-        if isinstance(body, ev.TaskStarted) and body.driver is Driver.IMPORT:
+        if isinstance(body, ev.TaskStarted) and body.driver in RECORDED:
             self._imported[own] = Retelling(self._blobs)
         elif isinstance(body, ev.ModelReplied):
             self._replies.update(((own, call.call_id), event.envelope.seq) for call in body.tool_calls)

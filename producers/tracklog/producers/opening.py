@@ -16,6 +16,7 @@ from typing import Final
 
 from tracklog.infra.log.port import Log
 from tracklog.producers.approvals import expire_requests
+from tracklog.producers.calls import settling_of
 from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.divergence import Diverged
 from tracklog.producers.fork_start import Fork
@@ -27,27 +28,28 @@ from tracklog.producers.pen import EndedPen, WriterPen
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
 from tracklog.producers.resumption import begin_as, check_recorded_drift, reopened, session_of, settle_all
+from tracklog.producers.retrying import Retrying
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
 from tracklog.producers.taking import Taking
 from tracklog.producers.tool_run import unfit
-from tracklog.producers.writer import TrajectoryWriter
+from tracklog.producers.writer import Takes, TrajectoryWriter
 from tracklog.schemas.errors import (
     Cancelled,
     Fenced,
     InvalidEvent,
+    SessionWaits,
     TracklogError,
     WriterError,
 )
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver, InboxId
+from tracklog.schemas.values import Driver
 
 __all__ = ["opened"]
 
 OWNER: Final = "library"
-Takes = tuple[InboxId, int] | tuple[None, None]
 
 
 @asynccontextmanager
@@ -62,7 +64,7 @@ async def opened(
     tenant: str | None = None,
     from_checkpoint: bool = False,
     fork: Fork | None = None,
-    takes: tuple[InboxId, int] | None = None,
+    takes: Takes | None = None,
     leash: Leash | None = None,
     mailbox: Mailbox | None = None,
 ) -> AsyncIterator[Session]:
@@ -70,7 +72,7 @@ async def opened(
 
     `mailbox` has what others say to the trajectory; without it the inbox is read from the log.
     `fork` says how a new trajectory begins when it is a fork, see `forked`; one that is recorded says it itself.
-    `takes` is an inbox record, with its offset, that opening it takes; `leash` stops the program at its next step.
+    `takes` is an inbox record that opening it takes; `leash` stops the program at its next step.
     Of a trajectory that has ended the record answers, and nothing is written. Raises ClaimLost, TrajectoryFaulty,
     InvalidEvent for a trajectory of another driver, PersonNeeded or StillInDoubt while a call cannot be settled,
     and Diverged when the task or the agent is another one.
@@ -80,21 +82,21 @@ async def opened(
     """
     names = topics if topics is not None else Topics()
     claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
-    writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes or (None, None), from_checkpoint)
+    writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes, from_checkpoint)
     if writer is None:
         async with _over(producer, trajectory_id, ended, log, names.events, setup, fork) as session:
             yield session
         return
     pen = WriterPen(writer, leash)
     try:
-        taking = await _taking(pen, mailbox, setup, log, names.inbox)
+        taking = await _taking(pen, mailbox, setup, log, names)
         history = await _record_up_to(producer, await pen.standing())
         begun = await begin_as(log, names.events, trajectory_id, history, fork)
         setup = await begun.ruled(setup)
         check_recorded_drift(setup, history, writer.state)
         back = await reopened(setup, producer, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
-            await settle_all(setup, trajectory_id, pen, history, writer.state)
+            await settle_all(setup, trajectory_id, pen, history, writer.state, taking.retried)
             history = await _record_up_to(producer, await writer.confirm())
             check_cancelled(taking, writer.state)
         producer.close_history(trajectory_id)
@@ -113,11 +115,13 @@ async def opened(
     await pen.release()
 
 
-async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, topic: str) -> Taking:
+async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, names: Topics) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
     Cancelled."""
-    own = mailbox if mailbox is not None else LogMailbox(log, topic, pen.writer.trajectory_id, clock=setup.clock)
-    taking = Taking(pen, own, setup.clock, partial(unfit, setup.tools))
+    own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, pen.writer.trajectory_id, clock=setup.clock)
+    trajectory_id = pen.writer.trajectory_id
+    again = Retrying(log, names.events, trajectory_id, settling_of(setup, trajectory_id, pen))
+    taking = Taking(pen, own, setup.clock, partial(unfit, setup.tools), again)
     if pen.writer.state.task is not None:
         await taking.look()
         await expire_requests(pen, await pen.standing(), setup.clock)
@@ -130,7 +134,7 @@ async def _take_up(
     trajectory_id: str,
     setup: Setup,
     claim: Callable[..., Awaitable[TrajectoryWriter]],
-    takes: Takes,
+    takes: Takes | None,
     from_checkpoint: bool,
 ) -> tuple[TrajectoryWriter | None, History]:
     """The claim, and the record before it; no claim of what has ended."""
@@ -140,7 +144,7 @@ async def _take_up(
         if history.state.task is not None and history.state.task.origin is not None:
             history = await producer.whole_history(trajectory_id)
         if not history.state.ended:
-            return await claim(inbox_id=takes[0], inbox_position=takes[1]), history
+            return await claim(takes=takes), history
         history = await producer.whole_history(trajectory_id)
     except BaseException:
         producer.close_history(trajectory_id)
@@ -214,6 +218,7 @@ async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:
     if isinstance(error, Fenced):
         return
     try:
-        await pen.release(reason, parked=parked_of(error))
+        waits_for = error.waits_for if isinstance(error, SessionWaits) else ""
+        await pen.release(reason, parked=parked_of(error), waits_for=waits_for)
     except TracklogError as also:
         error.add_note(f"the trajectory could not be released: {also}")

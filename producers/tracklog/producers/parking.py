@@ -8,6 +8,7 @@ from typing import Final
 from tracklog.producers.divergence import Diverged
 from tracklog.schemas.errors import (
     ApprovalNeeded,
+    ChildAwaited,
     DriftRefused,
     Moved,
     NothingReceived,
@@ -26,6 +27,7 @@ _WORDS: Final[Mapping[type[BaseException], Parked]] = {
     NothingReceived: Parked.MESSAGE,
     OutcomeAwaited: Parked.OUTCOME,
     TimerAwaited: Parked.TIMER,
+    ChildAwaited: Parked.CHILD,
     PersonNeeded: Parked.PERSON,
     StillInDoubt: Parked.DOUBT,
     Diverged: Parked.DIVERGED,

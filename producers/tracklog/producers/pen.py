@@ -91,7 +91,9 @@ class WriterPen:
                 await self.writer.confirm()
             return self.writer.state
 
-    async def take(self, body: EventBody, one: Incoming, *, turn: int, cause: int | None) -> int:
+    async def take(
+        self, body: EventBody, one: Incoming, *, turn: int, cause: int | None, ext: Mapping[str, str] | None = None
+    ) -> int:
         """Appends the event that takes an inbox record."""
         causes = one.causes if cause is None else (self.places.ref(cause), *one.causes)
         async with self._turns:
@@ -102,14 +104,15 @@ class WriterPen:
                 lamport_seen=one.lamport,
                 inbox_id=one.inbox_id,
                 inbox_position=one.position,
+                ext=ext if ext is not None else {},
             )
         return appended.seq
 
-    async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
+    async def release(self, reason: str = "", *, parked: Parked | None = None, waits_for: str = "") -> None:
         """Gives the trajectory back. Raises Fenced when something that was appended is not part of it."""
         async with self._turns:
             await self.writer.confirm()  # a barrier alone does not tell an owner that it was overtaken
-            await self.writer.release(reason, parked=parked)
+            await self.writer.release(reason, parked=parked, waits_for=waits_for)
             if self._leash is not None:
                 self._leash.let_go(self.writer.state, parked if parked is not None else Parked.LEFT)
 

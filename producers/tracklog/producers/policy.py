@@ -6,15 +6,17 @@ from typing import Final, NamedTuple, Protocol
 
 from tracklog.producers.spend import Spend
 from tracklog.producers.tools import Tool
+from tracklog.schemas.approvals import Step
 from tracklog.schemas.values import Budgets, Ruling, ToolCall
 
-__all__ = ["ALLOW", "AllowAll", "Decision", "Policy", "Situation", "deny", "hold"]
+__all__ = ["ALLOW", "AllowAll", "Decision", "Policy", "Situation", "Step", "deny", "hold"]
 
 
 class Decision(NamedTuple):
     """`rule` is in words; the model is given it when the call is refused.
 
-    Of a held call: who may decide (nobody named: anybody), until when, and what they are told.
+    Of a held call: who may decide (see `schemas.approvals`; nobody named: anybody), until when, what they are told, who
+    is asked after that, and whether the one on whose behalf the trajectory works may decide, too.
     """
 
     ruling: Ruling
@@ -22,6 +24,8 @@ class Decision(NamedTuple):
     may_approve: tuple[str, ...] = ()
     expires_in_s: float | None = None
     reason: str = ""
+    then: tuple[Step, ...] = ()
+    requester_may: bool = False
 
 
 ALLOW: Final = Decision(Ruling.ALLOW)
@@ -33,10 +37,17 @@ def deny(rule: str) -> Decision:
 
 
 def hold(
-    rule: str, *, may_approve: tuple[str, ...] = (), expires_in_s: float | None = None, reason: str = ""
+    rule: str,
+    *,
+    may_approve: tuple[str, ...] = (),
+    expires_in_s: float | None = None,
+    reason: str = "",
+    then: tuple[Step, ...] = (),
+    requester_may: bool = False,
 ) -> Decision:
-    """The call waits until a person decides."""
-    return Decision(Ruling.HOLD, rule, may_approve, expires_in_s, reason)
+    """The call waits until a person decides. When nobody did within `expires_in_s`, those of `then` are asked, one step
+    after the other; after the last it is refused."""
+    return Decision(Ruling.HOLD, rule, may_approve, expires_in_s, reason, then, requester_may)
 
 
 class Situation(NamedTuple):

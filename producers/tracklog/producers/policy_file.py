@@ -10,8 +10,9 @@
     name = "large refunds"
     when = "tool == 'refund' && args.amount > 100"
     then = "hold"
-    may_approve = ["ada"]
+    may_approve = ["ada", "role:manager"]
     expires_in_s = 86_400
+    then_ask = [{ may_approve = ["role:director"], expires_in_s = 3_600 }]
 
 Nothing is let through because a rule could not be asked. A condition whose answer rests on an argument that is not
 there grants nothing: its rule decides as if it fitted when it denies or holds, and is passed over when it allows. One
@@ -30,9 +31,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from tracklog.producers.policy import Decision, Situation, deny
+from tracklog.producers.policy import Decision, Situation, Step, deny
 from tracklog.producers.spend import Spend
 from tracklog.producers.tools import Tool
+from tracklog.schemas.approvals import EXPIRES_S_MAX, ROLE, STEPS_MAX, TENANT
 from tracklog.schemas.condition import Condition, Missing
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
@@ -53,11 +55,13 @@ SAMPLE: Final[Mapping[str, Any]] = {
 
 _WORDS: Final = tuple(word.value for word in (Ruling.ALLOW, Ruling.DENY, Ruling.HOLD))
 _FILE_KEYS: Final = ("default", "budgets", "rules")
-_RULE_KEYS: Final = ("name", "when", "then", "reason", "may_approve", "expires_in_s")
+_RULE_KEYS: Final = ("name", "when", "then", "reason", "may_approve", "requester_may", "expires_in_s", "then_ask")
 CONDITION_CHARS_MAX: Final = 16 * 1024
 WORDS_CHARS_MAX: Final = TEXT_FIELD_CHARS_MAX // 2 - 1
 """Of a name and of a reason: together they make the rule that is recorded."""
-_OF_HOLDS: Final = ("may_approve", "expires_in_s")
+_OF_HOLDS: Final = ("may_approve", "requester_may", "expires_in_s", "then_ask")
+_STEP_KEYS: Final = ("may_approve", "expires_in_s")
+APPROVERS_MAX: Final = 64
 
 
 class Rule(NamedTuple):
@@ -151,10 +155,18 @@ class PolicyFile:
             raise self._wrong(place, "it does not say what then", f"write then = one of {', '.join(_WORDS)}")
         ruling = self._ruling(place, "then", table["then"])
         if ruling is not Ruling.HOLD and any(key in table for key in _OF_HOLDS):
-            raise self._wrong(place, "only a hold has may_approve or expires_in_s", 'leave them out, or then = "hold"')
+            raise self._wrong(place, f"only a hold has {' or '.join(_OF_HOLDS)}", 'leave them out, or then = "hold"')
         reason = self._text(place, table, "reason")
         words = f"{name}: {reason}" if reason else name
-        decision = Decision(ruling, words, self._approvers(place, table), self._expiry(place, table), reason)
+        decision = Decision(
+            ruling,
+            words,
+            self._approvers(place, table),
+            self._expiry(place, table),
+            reason,
+            self._steps(place, table),
+            self._requester(place, table),
+        )
         return Rule(name, self._when(place, table), decision)
 
     def _when(self, place: str, table: Mapping[str, Any]) -> Condition | None:
@@ -174,14 +186,48 @@ class PolicyFile:
     def _approvers(self, place: str, table: Mapping[str, Any]) -> tuple[str, ...]:
         names = table.get("may_approve", [])
         if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-            raise self._wrong(place, f"may_approve is {names!r}", 'give a list of names, such as ["ada"]')
+            raise self._wrong(
+                place, f"may_approve is {names!r}", 'give a list of names, such as ["ada", "role:manager"]'
+            )
+        if len(names) > APPROVERS_MAX:
+            raise self._wrong(place, f"may_approve has {len(names)} entries", f"at most {APPROVERS_MAX}; name a role")
+        for name in names:
+            if len(name) > WORDS_CHARS_MAX:
+                raise self._wrong(place, f"may_approve has {name[:40]!r}...", f"at most {WORDS_CHARS_MAX} characters")
+            wrong = [word for word in name.split() if word in (ROLE, TENANT) or not word.startswith((ROLE, TENANT))]
+            if name.startswith((ROLE, TENANT)) and wrong:
+                hint = "write role:NAME, tenant:NAME or both; or a person's name"
+                raise self._wrong(place, f"may_approve has {name!r}, in which {wrong[0]!r} says nothing", hint)
         return tuple(names)
+
+    def _requester(self, place: str, table: Mapping[str, Any]) -> bool:
+        may = table.get("requester_may", False)
+        if not isinstance(may, bool):
+            raise self._wrong(place, f"requester_may is {may!r}", "give true or false")
+        return may
+
+    def _steps(self, place: str, table: Mapping[str, Any]) -> tuple[Step, ...]:
+        """Who is asked after those of the rule, when nobody has answered in time."""
+        given = table.get("then_ask", [])
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+            hint = 'give tables, such as [{ may_approve = ["role:director"], expires_in_s = 3600 }]'
+            raise self._wrong(place, f"then_ask is {given!r}", hint)
+        if len(given) > STEPS_MAX:
+            raise self._wrong(place, f"then_ask has {len(given)} steps", f"at most {STEPS_MAX}: a request ends")
+        for one in given:
+            self._check_keys(f"{place}, then_ask", one, _STEP_KEYS)
+            if not one.get("may_approve"):
+                raise self._wrong(place, "a step of then_ask asks nobody", "name who may approve then")
+        steps = tuple(Step(self._approvers(place, one), self._expiry(place, one)) for one in given)
+        if steps and (table.get("expires_in_s") is None or any(one.expires_in_s is None for one in steps[:-1])):
+            raise self._wrong(place, "nobody is asked after a step that never ends", "give expires_in_s before it")
+        return steps
 
     def _expiry(self, place: str, table: Mapping[str, Any]) -> float | None:
         seconds = table.get("expires_in_s")
         if seconds is None:
             return None
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 1e9:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < EXPIRES_S_MAX:
             raise self._wrong(place, f"expires_in_s is {seconds!r}", "give seconds above 0, or leave it out")
         return float(seconds)
 

@@ -20,7 +20,7 @@ from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import InboxId, Ref, check_trajectory_id
 
-__all__ = ["Poster", "append_once"]
+__all__ = ["Poster", "append_once", "append_surely"]
 
 POST_S_MAX: Final = 30.0
 """How long a record is tried to be sent before its sender is told that nobody knows."""
@@ -67,14 +67,20 @@ class Poster:
                 ext=ext if ext is not None else {},
             )
         encoded = encode_record(envelope, body, self._framing)
-        deadline_s = self._clock.monotonic_s() + POST_S_MAX
-        while True:
-            try:
-                return await append_once(self._log, self._topic, trajectory_id.encode(), encoded)
-            except (AppendUnknown, AppendRefused, LogQueueFull):
-                if self._clock.monotonic_s() > deadline_s:
-                    raise
-                await asyncio.sleep(AGAIN_S)
+        return await append_surely(self._log, self._topic, trajectory_id.encode(), encoded, clock=self._clock)
+
+
+async def append_surely(log: Log, topic: str, key: bytes, encoded: Encoded, *, clock: Clock) -> Position:
+    """Appends the same record again while nobody knows whether it is there, for POST_S_MAX; then raises as the last
+    try did. For records that are taken once however often they are there."""
+    deadline_s = clock.monotonic_s() + POST_S_MAX
+    while True:
+        try:
+            return await append_once(log, topic, key, encoded)
+        except (AppendUnknown, AppendRefused, LogQueueFull):
+            if clock.monotonic_s() > deadline_s:
+                raise
+            await asyncio.sleep(AGAIN_S)
 
 
 async def append_once(log: Log, topic: str, key: bytes, encoded: Encoded) -> Position:

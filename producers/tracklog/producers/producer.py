@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from tracklog.infra.blobs import BlobStore
@@ -16,7 +16,7 @@ from tracklog.producers.history import History
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
-from tracklog.producers.writer import TrajectoryWriter
+from tracklog.producers.writer import Takes, TrajectoryWriter
 from tracklog.schemas.codec import Encoded, Framing, single_object
 from tracklog.schemas.errors import (
     ClaimLost,
@@ -26,10 +26,11 @@ from tracklog.schemas.errors import (
     TrajectoryFaulty,
 )
 from tracklog.schemas.events import OwnershipClaimed
+from tracklog.schemas.head import Head
 from tracklog.schemas.limits import ACCEPTED_WINDOW
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier, Topics
-from tracklog.schemas.values import Driver, InboxId, check_trajectory_id
+from tracklog.schemas.values import Driver, check_trajectory_id
 
 TENANT_DEFAULT: Final = "default"
 APPENDS_A_TURN: Final = 64
@@ -100,26 +101,31 @@ class EventProducer:
         driver: Driver,
         tenant: str | None = None,
         reason: str = "",
-        inbox_id: InboxId | None = None,
-        inbox_position: int | None = None,
+        takes: Takes | None = None,
+        ext: Mapping[str, str] | None = None,
+        onto: Head | None = None,
     ) -> TrajectoryWriter:
         """Becomes the owner: appends a claim with a fresh nonce and reads back that it was accepted.
 
-        `tenant` None takes the trajectory's own, or `default` for a new one. With `inbox_id` the claim takes that
-        record from the inbox. Raises ClaimLost when somebody
+        `tenant` None takes the trajectory's own, or `default` for a new one. `takes` is a record of
+        the inbox that the claim takes; `ext` goes into its envelope. With `onto` only this head is followed: what was
+        decided about it holds when the claim is accepted. Raises ClaimLost when somebody
         was first (claim again if that is wanted), TrajectoryFaulty, Undecided, InvalidTrajectoryId.
         """
         track = await self.track_of(check_trajectory_id(trajectory_id))
         state = track.state
+        if onto is not None and state.head.hash != onto.hash:
+            raise ClaimLost(
+                f"trajectory {trajectory_id!r} stands at seq {state.head.seq}, not at {onto.seq} any more",
+                hint="look at it again",
+            )
         if state.fault is not None:
             raise TrajectoryFaulty(
                 f"trajectory {trajectory_id!r} is parked: event {state.fault.seq} is {state.fault.verdict}",
                 hint=f"look at it with: tracklog verify {trajectory_id}",
             )
         body = OwnershipClaimed(owner=owner, nonce=self._entropy.nonce(), driver=driver, reason=reason)
-        writer = TrajectoryWriter(
-            self, state, body, _tenant(state, tenant), inbox_id=inbox_id, inbox_position=inbox_position
-        )
+        writer = TrajectoryWriter(self, state, body, _tenant(state, tenant), takes=takes, ext=ext)
         try:
             await writer.claim_and_read_back()
         except Fenced as error:
@@ -150,6 +156,16 @@ class EventProducer:
         track = (await self._view.refresh((trajectory_id,), record=True))[trajectory_id]
         await asyncio.to_thread(track.complete)
         return await self.history(trajectory_id)
+
+    async def news(self, trajectory_id: str) -> History:
+        """The accepted state, read to the present end, with the events accepted since this was last asked; the first
+        time, and after the trajectory was forgotten, with all of them. They are kept until they are asked for.
+
+        When it is cancelled, events may be lost to the caller: forget the trajectory then.
+        """
+        track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
+        await asyncio.to_thread(track.open, None)
+        return History(track.state, track.drain())
 
     def close_history(self, trajectory_id: str) -> None:
         """Keeps no more events of a trajectory than its state needs."""

@@ -14,7 +14,7 @@ from tracklog.producers.cursor import Cursor, Recorded
 from tracklog.producers.pen import Pen
 from tracklog.producers.rule import SESSION_RULE, Rule
 from tracklog.producers.strand import Strand
-from tracklog.producers.taking import Taking
+from tracklog.producers.taking import Received, Taking
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import Cancelled, NothingReceived
 from tracklog.schemas.values import BlobRef, Body, ObservedKind
@@ -83,27 +83,40 @@ class Record:
         """What a step or a reading gave."""
         return self._saw(self.cursor.observed(kind, name, occurrence, asked, self.strand.last))
 
-    async def received(self, asked: str, wait_s: float) -> Recorded[ev.MessageReceived]:
-        """The next message that came into the inbox; waits for it. Raises NothingReceived."""
-        found = self.cursor.received(asked, self.strand.last)
+    async def received(self, asked: str, wait_s: float, peer: str | None = None) -> Recorded[ev.MessageReceived]:
+        """The next message that came into the inbox (from this peer); waits for it. Raises NothingReceived."""
+        found = self.cursor.received(asked, self.strand.last, peer)
         if found is None:
             self.check_live(asked)
-            found = await self._next_message(wait_s)
+            found = await self._next_message(wait_s, peer)
         if self.strand.last is None or found.seq > self.strand.last:
             self.strand.saw(found.seq)
         return found
 
-    async def _next_message(self, wait_s: float) -> Recorded[ev.MessageReceived]:
+    async def _next_message(self, wait_s: float, peer: str | None) -> Recorded[ev.MessageReceived]:
         taking = self.taking
         if taking is not None:
+
+            def first() -> Received | None:
+                return next((one for one in taking.messages if peer is None or one.body.peer == peer), None)
+
+            def ready() -> bool:
+                self.check_live("a message")  # a cancel may be what comes
+                return first() is not None
+
             await taking.look()
-            if await taking.until(lambda: bool(taking.messages), wait_s):
-                seq, body = taking.messages.popleft()
-                return Recorded(seq, self.turn, None, body)
-        raise NothingReceived(
-            f"trajectory {self.trajectory_id!r} waits for a message, and none has come within {wait_s:g} s",
+            await taking.until(ready, wait_s)
+            found = first()
+            if found is not None:
+                taking.messages.remove(found)
+                return Recorded(found.seq, self.turn, None, found.body)
+        whom = "" if peer is None else f" from {peer!r}"
+        error = NothingReceived(
+            f"trajectory {self.trajectory_id!r} waits for a message{whom}, and none has come within {wait_s:g} s",
             hint=f"send it one and open its session again: tracklog send {self.trajectory_id} TEXT",
         )
+        error.waits_for = peer if peer is not None else ""
+        raise error
 
     async def take(self) -> None:
         """Takes what has come into the inbox, once everything recorded was given out."""

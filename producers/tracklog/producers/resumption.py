@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from typing import NamedTuple
 
 from tracklog.infra.log.port import Log
@@ -110,8 +111,7 @@ def session_of(
     record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     if taking is not None:
         record.taking = taking
-        taking.messages.clear()  # those are in the history, which was read after them; and so are decisions
-        taking.resolved.clear()
+        taking.given_out()  # the history was read after it
     sandbox = sandbox_of(begun.fork, begun.lineage) if begun.fork is not None else None
     points = None
     if isinstance(pen, WriterPen):
@@ -121,12 +121,19 @@ def session_of(
     calls = Calls(setup, record, settling_of(setup, trajectory_id, pen), sandbox, points)
     calls.recall_open(events)
     session = Session(setup, record, calls, fork=begun.fork, checkpoints=points)
+    if isinstance(pen, WriterPen):
+        session.children.recall_open(pen.writer.state.children)
     session.notes = () if back is None else tuple(back.notes)
     return session, record
 
 
-async def settle_all(setup: Setup, trajectory_id: str, pen: WriterPen, history: History, state: State) -> None:
-    """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others."""
+async def settle_all(
+    setup: Setup, trajectory_id: str, pen: WriterPen, history: History, state: State, retried: Container[int] = ()
+) -> None:
+    """Settles every open call, in the order of the intents. One that cannot be settled does not keep the others.
+
+    `retried`: seqs of intents that this owner itself has written, for a person who wants the call done again.
+    """
     settling = settling_of(setup, trajectory_id, pen)
     record = Record(trajectory_id, Cursor(()), pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
     held: list[SessionError] = []
@@ -135,7 +142,8 @@ async def settle_all(setup: Setup, trajectory_id: str, pen: WriterPen, history: 
         if standing is None:
             continue
         try:
-            outcome = await settling.settle(standing)
+            again = standing.seq in retried
+            outcome = await (settling.retry(standing) if again else settling.settle(standing))
         except SessionError as error:
             held.append(error)
             continue

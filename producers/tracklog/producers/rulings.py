@@ -20,8 +20,10 @@ from tracklog.producers.sandbox import GIVEN, Sandbox
 from tracklog.producers.settle import Outcome
 from tracklog.producers.setup import Setup
 from tracklog.producers.spend import EXT_SPEND, Spend, Tally, exhausted, remaining
+from tracklog.producers.taking import Resolved
 from tracklog.producers.tool_run import Ran, check_arguments, no_such_tool
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import Approver, may_not
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Choice, ResultStatus, Ruling, Settled, ToolCall
 
@@ -62,19 +64,19 @@ class Rulings:
         return self._words[call.call_id]
 
     async def _last_word(self, call: ToolCall) -> Word:
-        edit: ev.ApprovalResolved | None = None
+        edit: Resolved | None = None
         for times in count():
             ruled, decision = await self._rule(call, times, edit)
             if ruled.ruling is Ruling.ALLOW:
                 given = self._sandbox is not None and ruled.rule == GIVEN
-                return Word(call, recorded=given, request_hash=None if edit is None else edit.request_hash)
+                return Word(call, recorded=given, request_hash=None if edit is None else edit.body.request_hash)
             if ruled.ruling is Ruling.DENY:
                 return Word(call, _refusal(ruled.rule))
             resolved = await self.approvals.of(call, decision, times)
-            if resolved.arguments is None:
-                return await self._resolved(call, resolved)
+            if resolved.body.arguments is None:
+                return await self._resolved(call, resolved.body)
             edit = resolved
-            call = call.model_copy(update={"arguments": await self._record.whole(resolved.arguments)})
+            call = call.model_copy(update={"arguments": await self._record.whole(resolved.body.arguments)})
         raise AssertionError("people edit a call only so often")
 
     async def _resolved(self, call: ToolCall, resolved: ev.ApprovalResolved) -> Word:
@@ -86,9 +88,7 @@ class Rulings:
         words = f"by {resolved.approver}: {resolved.reason}" if resolved.reason else f"by {resolved.approver}"
         return Word(call, _refusal(words))
 
-    async def _rule(
-        self, call: ToolCall, times: int, edit: ev.ApprovalResolved | None
-    ) -> tuple[ev.Authorized, Decision]:
+    async def _rule(self, call: ToolCall, times: int, edit: Resolved | None) -> tuple[ev.Authorized, Decision]:
         """The recorded ruling or a new one, and the policy's decision now. `times`: how often it was ruled on before;
         it is one call, counted once."""
         asked = f"an authorization of call {call.call_id!r}"
@@ -107,7 +107,7 @@ class Rulings:
             tool = self._setup.tools.get(call.tool)
             assert tool is not None
             decision = self._sandbox.decide(call, tool, decision)
-        decision = _satisfied(decision, edit)
+        decision = self._satisfied(decision, edit)
         if found is not None:
             if not stands and found.body.ruling is not decision.ruling:
                 asked = f"{decision.ruling.value} for call {call.call_id!r}: {decision.rule}"
@@ -139,6 +139,18 @@ class Rulings:
         spend = spend._replace(tool_calls=spend.tool_calls - counted)
         return spend._replace(tool_calls=len(self._words), wall_ms=0) if self._record.rule.partial else spend
 
+    def _satisfied(self, decision: Decision, edit: Resolved | None) -> Decision:
+        """A hold of an edited call, when its editor is somebody who may decide about it."""
+        if edit is None or decision.ruling is not Ruling.HOLD:
+            return decision
+        start = self._record.cursor.start
+        requester = self._setup.on_behalf_of if start is None else start.body.on_behalf_of
+        who = Approver.said(edit.body.approver, edit.ext)
+        terms = decision.may_approve, decision.requester_may
+        if may_not(*terms, who, tenant=self._tally.tenant, requester=requester):
+            return decision
+        return ALLOW._replace(rule=f"edited by {who.name}, who may decide: {decision.rule}")
+
     def _decide(self, call: ToolCall, spend: Spend) -> Decision:
         tool = self._setup.tools.get(call.tool)
         if tool is None:
@@ -150,15 +162,6 @@ class Rulings:
         if used_up:
             return deny(used_up)
         return self._setup.policy.decide(call, tool, Situation(self._tally.tenant, self._setup.agent, spend))
-
-
-def _satisfied(decision: Decision, edit: ev.ApprovalResolved | None) -> Decision:
-    """A hold of an edited call, when its editor is somebody who may decide about it."""
-    if edit is None or decision.ruling is not Ruling.HOLD:
-        return decision
-    if decision.may_approve and edit.approver not in decision.may_approve:
-        return decision
-    return ALLOW._replace(rule=f"edited by {edit.approver}, who may decide: {decision.rule}")
 
 
 def _refusal(rule: str) -> Outcome:

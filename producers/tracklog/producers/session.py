@@ -37,14 +37,15 @@ from tracklog.producers.reply import replied
 from tracklog.producers.sameness import same_end, same_sent
 from tracklog.producers.setup import Setup
 from tracklog.producers.snapshot import Recall
+from tracklog.producers.spawning import Children, ChildResult
 from tracklog.producers.spend import exhausted
 from tracklog.producers.timers import Timers
 from tracklog.producers.tools import Tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import SessionMisused
-from tracklog.schemas.values import Ending, ToolCall
+from tracklog.schemas.values import NO_BUDGETS, Budgets, Ending, ToolCall
 
-__all__ = ["Reply", "Result", "Session"]
+__all__ = ["ChildResult", "Reply", "Result", "Session"]
 
 T = TypeVar("T")
 
@@ -71,6 +72,8 @@ class Session:
         self._in_force = InForce(setup, record, strict=strict)
         self._bound = Bound(self.call_tool)
         self._timers = Timers(record, self._notebook)
+        sandboxed = fork is not None and not fork.takes_over
+        self.children = Children(setup, record, self._notebook, sandboxed=sandboxed)
         self._contexts = Contexts(record, self._in_force, self._notebook, self._timers)
         self._replies = 0
         self._readings = Readings(setup, record, self._notebook.journal)
@@ -117,7 +120,8 @@ class Session:
         """
         body = await start_of(self._setup, self._record)
         if recall is None:
-            seq = await begin(self._record, body, self._notebook.checkpoints)
+            ext = None if self._setup.child_of is None else self._setup.child_of.ext
+            seq = await begin(self._record, body, self._notebook.checkpoints, ext)
             if self._fork is not None:
                 await begin_fork(self._record, body, self._fork, self._in_force)
         else:
@@ -239,15 +243,16 @@ class Session:
         """
         return await self._readings.step(name, fn)
 
-    async def receive(self) -> Message:
+    async def receive(self, peer: str | None = None) -> Message:
         """The next message that somebody sent, for the next context; waits for it as long as the timing says.
 
-        Raises NothingReceived: leave with it, and the trajectory goes on when a message has come.
+        With `peer` the next one from that trajectory or person. Raises NothingReceived: leave with it, and the
+        trajectory goes on when a message has come.
         """
-        asked = "a message"
+        asked = "a message" if peer is None else f"a message from {peer}"
         with self._record.strand.ordered(asked):
-            found = await self._record.received(asked, self._setup.timing.receive_wait_s)
-        self._notebook.note("heard")
+            found = await self._record.received(asked, self._setup.timing.receive_wait_s, peer)
+        self._notebook.note("heard", found.body.peer)
         plain = spoken_message(found.body.role, await self._record.whole(found.body.message))
         message = self._record.rule.message(found.seq, plain)
         self._contexts.know(message, found.seq)
@@ -258,6 +263,23 @@ class Session:
         body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
         with self._record.strand.ordered("a message to be sent"):
             await self._record.ordered(body, f"a message to {peer}", check=same_sent)
+
+    async def spawn(
+        self, agent: str, task: str, *, labels: Mapping[str, str] | None = None, budgets: Budgets = NO_BUDGETS
+    ) -> str:
+        """Begins a child run of an agent that workers have, and returns its id at once.
+
+        It takes a router (`tracklog route`). The child is cancelled when this run is cancelled or ends without having
+        heard of its end. Raises SessionMisused for more children, or deeper ones, than the setup allows.
+        """
+        return await self.children.spawn(agent, task, labels=labels, budgets=budgets)
+
+    async def child_result(self, child_id: str) -> ChildResult:
+        """How a child run ended; waits for it as for a message.
+
+        Raises ChildAwaited: leave with it, and the trajectory goes on when the child has ended.
+        """
+        return await self.children.result(child_id, self._setup.timing.receive_wait_s)
 
     async def sleep_turns(self, turns: int, name: str) -> None:
         """Sets a timer by the agent's own turns: `name` is in `fired` with the context of that turn."""
@@ -317,8 +339,9 @@ class Session:
         self._calls.repeats.recall(recall.until, recall.repeated)
         self._readings.recall(rows_of(recall.rows, "observed"))
         self._timers.recall(rows_of(recall.rows, "timer"), recall.turn)
-        for _ in rows_of(recall.rows, "heard"):
-            self._record.cursor.mail.popleft()
+        self.children.recall(rows_of(recall.rows, "child"))
+        for row in rows_of(recall.rows, "heard"):
+            self._record.cursor.heard(row[0] if row else None)
         self._replies, self._record.turn = recall.replies, recall.turn
         if recall.seen is not None:
             self._record.strand.saw(recall.seen)

@@ -27,6 +27,7 @@ from typing import Final
 
 from tracklog.infra.clock import Clock, TwoClocks
 from tracklog.producers.pen import Pen
+from tracklog.producers.precondition import unmet
 from tracklog.producers.tool_run import Ran, run_probe, run_tool, timely
 from tracklog.producers.tools import CallContext, ProbeAnswer, Tool, ToolSet
 from tracklog.schemas import events as ev
@@ -162,6 +163,9 @@ class Settling:
 
     async def first(self, tool: Tool, call: Standing) -> Outcome:
         """Performs a call whose intent was read back as accepted. Raises as `settle` does when it ends unknown."""
+        why = await self._unmet(tool, call)
+        if why:
+            return Outcome(_not_made(why), Settled.EXPIRED)
         ran = await self._send(tool, call, call.intent.not_after or 0)
         if ran.status is ResultStatus.EXPIRED:
             return Outcome(ran, Settled.EXPIRED)
@@ -169,6 +173,10 @@ class Settling:
             return Outcome(ran, Settled.DIRECT)
         call.tried.append(f"sent: {ran.status.value}")
         return await self.settle(call)
+
+    async def retry(self, call: Standing) -> Outcome:
+        """Performs a call that a person wants done again, whose second intent was read back as accepted."""
+        return await self.first(self._tool_of(call), call)
 
     async def again(self, call: Standing) -> Ran:
         """Performs a local call that is finished once more: its files were taken back. Raises InvalidTool."""
@@ -197,14 +205,24 @@ class Settling:
 
     async def _rerun(self, call: Standing) -> Outcome:
         tool = self._tool_of(call)
+        why = await self._unmet(tool, call)
+        if why:
+            return Outcome(_not_made(why), Settled.EXPIRED)
         ran = await self._send(tool, call, self.not_after(tool))
         return Outcome(ran, Settled.REISSUED)
 
     async def _reissue(self, call: Standing) -> Outcome | None:
-        """Sends again while the key surely lives; each send looks at the time last [X17-X19]."""
+        """Sends again while the key surely lives; each send looks at the time last [X17-X19].
+
+        What forbids another send says nothing of the one before it, so the call stays in doubt then.
+        """
         tool, ends_us = self._tool_of(call), call.key_ends_us
         assert ends_us is not None
         for _ in range(REISSUES_MAX):
+            why = await self._unmet(tool, call)
+            if why:
+                call.tried.append(f"not sent again: {why}")
+                return None
             deadline_us = min(
                 ends_us - self._grace_us, self._now.latest_us() + round(self._timing.start_within_s * _US)
             )
@@ -261,6 +279,9 @@ class Settling:
             hint="open the session again then, or raise settle_wait_s to wait for it",
         )
 
+    async def _unmet(self, tool: Tool, call: Standing) -> str:
+        return await unmet(tool, self._context(call, call.intent.not_after or 0), call.arguments)
+
     async def _send(self, tool: Tool, call: Standing, deadline_us: int) -> Ran:
         """The one place where a tool is set going; the deadline is looked at last, in the task that sends."""
         call.attempts += 1
@@ -287,12 +308,18 @@ class Settling:
         tool = self._tools.get(call.intent.tool)
         return tool is not None and tool.probe is not None
 
+    def as_intended(self, intent: ev.ToolIntent) -> Tool | None:
+        """The tool of a call; None for one that is gone or another one now."""
+        tool = self._tools.get(intent.tool)
+        return tool if tool is not None and tool.version == intent.tool_version else None
+
     def _tool_of(self, call: Standing) -> Tool:
         """The tool as it was intended. Raises InvalidTool for one that is gone or another one now."""
-        tool = self._tools.get(call.intent.tool)
-        if tool is not None and tool.version == call.intent.tool_version:
+        tool = self.as_intended(call.intent)
+        if tool is not None:
             return tool
-        changed = "is not among the tools any more" if tool is None else "has another schema or effect now"
+        gone = self._tools.get(call.intent.tool) is None
+        changed = "is not among the tools any more" if gone else "has another schema or effect now"
         raise InvalidTool(
             f"call {call.intent.call_id!r} is to be settled or done again, and tool {call.intent.tool!r} {changed}",
             hint="open the session with the tool as it was",
@@ -302,9 +329,13 @@ class Settling:
         return person_needed(self._trajectory_id, call.intent.call_id, call.intent.tool)
 
 
+def _not_made(why: str) -> Ran:
+    return Ran(ResultStatus.EXPIRED, f"the call was not made: {why}")
+
+
 def person_needed(trajectory_id: str, call_id: str, tool: str) -> PersonNeeded:
     return PersonNeeded(
         f"call {call_id!r} of tool {tool!r} in trajectory {trajectory_id!r} may have happened, and nothing but a "
         "person can find out",
-        hint=f"look whether it happened, then: tracklog settle {trajectory_id} {call_id} ...",
+        hint=f"look whether it happened, then: tracklog escalations settle {trajectory_id} {call_id} ...",
     )

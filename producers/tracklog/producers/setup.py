@@ -15,6 +15,8 @@ from tracklog.producers.tools import ToolSet
 from tracklog.producers.versions import Drift
 from tracklog.schemas import limits
 from tracklog.schemas.errors import InputError
+from tracklog.schemas.limits import CHILDREN_MAX, DEPTH_MAX
+from tracklog.schemas.spawn import ChildOf
 from tracklog.schemas.values import NO_BUDGETS, Budgets, Driver
 
 __all__ = ["Setup"]
@@ -44,6 +46,8 @@ class Setup:
     prompt: str | None = None
     sampling: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    on_behalf_of: str | None = None
+    """Who asked for this work: recorded, and may not approve its held calls unless the policy says so."""
     code_version: str = ""
     drift: Drift | None = None
     repeats_max: int | None = None
@@ -51,6 +55,13 @@ class Setup:
     dispatches: bool = False
     """Whether a dispatcher serves this agent: it then performs the calls of tools that do not say where they run and
     are remote or opaque."""
+    swarm: str | None = None
+    """The swarm that it belongs to; None for one of its own, named by its id as soon as it spawns."""
+    child_of: ChildOf | None = None
+    """Whose child it is. Given by the worker that begins it."""
+    children_max: int = CHILDREN_MAX
+    depth_max: int = DEPTH_MAX
+    """How many child runs it may spawn in all, and how deep runs may spawn runs."""
     timing: Timing = field(default_factory=Timing)
     workspace: Path | None = None
     """The trajectory's own directory: kept at checkpoints, brought back when the session is opened again."""

@@ -1,4 +1,4 @@
-"""One POST over HTTP from a thread: the deadline is checked last, and a request is never sent for nobody."""
+"""One request over HTTP from a thread: the deadline is checked last, and a request is never sent for nobody."""
 
 from __future__ import annotations
 
@@ -78,7 +78,14 @@ class Endpoint:
         Raises ToolError when there was no connection, ToolExpired when the deadline had passed before sending,
         TimeoutError and ToolOutcomeUnknown when the answer was lost.
         """
-        exchange = _Exchange(self, {**self.headers, **headers, "Content-Type": "application/json"}, body, deadline_us)
+        sent = {**self.headers, **headers, "Content-Type": "application/json"}
+        return await self._ask(_Exchange(self, "POST", sent, body, deadline_us))
+
+    async def get(self) -> Answer:
+        """See `post`."""
+        return await self._ask(_Exchange(self, "GET", self.headers, None, None))
+
+    async def _ask(self, exchange: _Exchange) -> Answer:
         try:
             return await in_thread(exchange.run)
         except asyncio.CancelledError:
@@ -105,8 +112,11 @@ class Endpoint:
 class _Exchange:
     """One request and its answer, in a thread; `abandon` is for the loop that waits for it."""
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes, deadline_us: int | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, method: str, headers: Mapping[str, str], body: bytes | None, deadline_us: int | None
+    ) -> None:
         self._endpoint = endpoint
+        self._method = method
         self._headers = headers
         self._body = body
         self._deadline_us = deadline_us
@@ -145,7 +155,7 @@ class _Exchange:
 
     def _exchange(self) -> Answer:
         try:
-            self._connection.request("POST", self._endpoint.target, self._body, dict(self._headers))
+            self._connection.request(self._method, self._endpoint.target, self._body, dict(self._headers))
             response = self._connection.getresponse()
             data = response.read(ANSWER_BYTES_MAX)
         except TimeoutError:

@@ -30,7 +30,7 @@ from tracklog.producers.tools import CallContext, ProbeAnswer, Probed, Tool, Too
 from tracklog.schemas.errors import ToolExpired, ToolOutcomeUnknown, ToolPending
 from tracklog.schemas.values import ResultStatus
 
-__all__ = ["Ran", "check_arguments", "no_such_tool", "run_probe", "run_tool", "unfit"]
+__all__ = ["Ran", "check_arguments", "fitted", "no_such_tool", "run_precondition", "run_probe", "run_tool", "unfit"]
 
 STOP_S: Final = 1.0
 """How long a call that was cancelled may take to clean up before it is left alone."""
@@ -100,14 +100,14 @@ async def run_tool(
     """
     arguments = check_arguments(tool, arguments_text)
     if isinstance(arguments, str):
-        return Ran(ResultStatus.ERROR, _fitted(arguments, output_bytes_max))
+        return Ran(ResultStatus.ERROR, fitted(arguments, output_bytes_max))
     began = clock.monotonic_s()
     if clock.now_us() >= context.deadline_us:
         return Ran(ResultStatus.EXPIRED, "the call was not started: its deadline had passed")
     ended = await _bounded(lambda: tool.call(context, arguments), tool.timeout_s)
     status, said = _judged(tool, ended)
     text = _SURROGATES.sub("\ufffd", said)
-    output = _fitted(text, output_bytes_max)
+    output = fitted(text, output_bytes_max)
     duration_ms = round((clock.monotonic_s() - began) * 1000)
     error = ended.error if ended is not None else None
     pending_s = error.within_s if isinstance(error, ToolPending) else None
@@ -137,7 +137,26 @@ async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, ou
         return Probed(ProbeAnswer.UNKNOWN, f"the probe raised {_named(ended.error)}")
     if not isinstance(ended.value, Probed):
         return Probed(ProbeAnswer.UNKNOWN, f"the probe returned {type(ended.value).__name__}, not a Probed")
-    return Probed(ended.value.answer, _fitted(ended.value.output, output_bytes_max))
+    return Probed(ended.value.answer, fitted(ended.value.output, output_bytes_max))
+
+
+async def run_precondition(
+    tool: Tool, context: CallContext, arguments_text: str, *, timeout_s: float
+) -> tuple[bool | None, str]:
+    """(whether the call may be made now, words); None when that is not known: it raised, hung or said neither."""
+    precondition, arguments = tool.precondition, check_arguments(tool, arguments_text)
+    if precondition is None or isinstance(arguments, str):
+        return True, ""  # arguments that do not fit start nothing
+    ended = await _bounded(lambda: precondition(context, arguments), timeout_s)
+    if ended is None:
+        return None, f"no answer within {timeout_s:g} s"
+    if ended.error is not None:
+        return None, f"it raised {_named(ended.error)}"
+    if isinstance(ended.value, bool):
+        return ended.value, ""
+    if isinstance(ended.value, str):
+        return False, _shown(_SURROGATES.sub("\ufffd", ended.value))
+    return None, f"it returned {type(ended.value).__name__}, neither a bool nor a text"
 
 
 async def _bounded(call: Callable[[], Awaitable[Any]], timeout_s: float) -> _Ended | None:
@@ -206,7 +225,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _fitted(text: str, output_bytes_max: int) -> str:
+def fitted(text: str, output_bytes_max: int) -> str:
     """At most so many bytes of UTF-8, with a note of what was left out; never a lone surrogate."""
     if len(text) <= output_bytes_max:
         data = _SURROGATES.sub("\ufffd", text).encode()

@@ -66,16 +66,16 @@ class Signature:
             _model=model,
         )
 
-    def asked_of(self, probe: Function, context_type: type) -> Call:
-        """The probe as it is called: with those arguments of the tool that it names. Raises InvalidTool."""
+    def asked_of(self, probe: Function, context_type: type, what: str = "probe") -> Call:
+        """The probe (or `what` it is) as it is called: with the tool's arguments that it names. Raises InvalidTool."""
         parameters = _parameters(_name(probe), probe)
         context = _context_names(parameters, context_type)
         wanted = [one for one in parameters if one not in context]
         strange = ", ".join(one for one in wanted if one not in self.fields)
         if strange:
             raise InvalidTool(
-                f"the probe of tool {self.name!r} asks for {strange}",
-                hint="a probe is given the arguments of its tool, by name, and the CallContext",
+                f"the {what} of tool {self.name!r} asks for {strange}",
+                hint=f"a {what} is given the arguments of its tool, by name, and the CallContext",
             )
         return _caller(probe, self._model, self.fields, wanted, context)
 

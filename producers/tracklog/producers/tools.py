@@ -29,7 +29,17 @@ from tracklog.producers.tool_signature import Signature
 from tracklog.schemas.errors import InvalidTool, ToolOutsideSession
 from tracklog.schemas.values import Effect
 
-__all__ = ["TIMEOUT_S", "CallContext", "ProbeAnswer", "Probed", "Tool", "ToolSet", "declared_effect", "tool"]
+__all__ = [
+    "TIMEOUT_S",
+    "CallContext",
+    "ProbeAnswer",
+    "Probed",
+    "Tool",
+    "ToolSet",
+    "declared_effect",
+    "is_tool_name",
+    "tool",
+]
 
 TIMEOUT_S: Final = 60.0
 """How long a call may take when its tool does not say."""
@@ -79,6 +89,7 @@ class Probed:
 
 Call = Callable[[CallContext, Mapping[str, Any]], Awaitable[Any]]
 Probe = Callable[[CallContext, Mapping[str, Any]], Awaitable[Probed]]
+Precondition = Callable[[CallContext, Mapping[str, Any]], Awaitable[bool | str]]
 Check = Callable[[Mapping[str, Any]], str]
 Run = Literal["auto", "inline", "dispatch"]
 
@@ -89,6 +100,8 @@ class Tool:
 
     `version` names what callers rely on: name, schema, effect. `key_ttl_s`: how long the tool remembers an
     idempotency key. `check` says what does not fit in arguments, "" for nothing; without it `schema` is the check.
+
+    `precondition` is asked right before each send: True lets it go, False or a text (why not) does not.
 
     `run` says where its calls are performed: `inline` in the agent's process, `dispatch` by a dispatcher, `auto` by one
     where agents have one (Setup.dispatches) and the tool is `remote` or opaque. A dispatcher keeps to `calls_max` at
@@ -104,6 +117,7 @@ class Tool:
     timeout_s: float = TIMEOUT_S
     key_ttl_s: float | None = None
     probe: Probe | None = field(default=None, repr=False)
+    precondition: Precondition | None = field(default=None, repr=False)
     check: Check | None = field(default=None, repr=False)
     run: Run = "auto"
     remote: bool = False
@@ -113,7 +127,7 @@ class Tool:
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if _NAME.fullmatch(self.name) is None:
+        if not is_tool_name(self.name):
             raise InvalidTool(f"{self.name!r} is no name for a tool", hint="1 to 64 of A-Z a-z 0-9 _ -")
         object.__setattr__(self, "effect", declared_effect(self.name, self.effect))
         _check_settling(self)
@@ -208,6 +222,7 @@ def tool(
     timeout_s: float = ...,
     key_ttl_s: float | None = ...,
     probe: Function | None = ...,
+    precondition: Function | None = ...,
     name: str | None = ...,
     run: Run = ...,
     serial: bool = ...,
@@ -223,6 +238,7 @@ def tool(
     timeout_s: float = TIMEOUT_S,
     key_ttl_s: float | None = None,
     probe: Function | None = None,
+    precondition: Function | None = None,
     name: str | None = None,
     run: Run = "auto",
     serial: bool = False,
@@ -233,7 +249,9 @@ def tool(
 
     The schema comes from the signature, the description from the docstring. A parameter annotated CallContext is
     given the call's context and is not part of the schema. `probe` is a function over parameters of the same names
-    (as many as it needs) that returns a Probed. Raises InvalidTool for a signature without types, and as Tool does.
+    (as many as it needs) that returns a Probed, `precondition` one that returns whether the call may be made now: True,
+    or else False or words for the model. It only reads, and is asked right before each send.
+    Raises InvalidTool for a signature without types, and as Tool does.
     """
 
     def declare(function: Function) -> Tool:
@@ -248,6 +266,7 @@ def tool(
             timeout_s=timeout_s,
             key_ttl_s=key_ttl_s,
             probe=None if probe is None else signature.asked_of(probe, CallContext),
+            precondition=_asked(signature, precondition),
             check=signature.problem,
             run=run,
             serial=serial,
@@ -256,6 +275,14 @@ def tool(
         )
 
     return declare if fn is None else declare(fn)
+
+
+def _asked(signature: Signature, precondition: Function | None) -> Precondition | None:
+    return None if precondition is None else signature.asked_of(precondition, CallContext, "precondition")
+
+
+def is_tool_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
 
 
 def declared_effect(name: str, effect: str) -> Effect:
@@ -278,6 +305,11 @@ def _check_settling(one: Tool) -> None:
         )
     if one.effect is Effect.PROBE and one.probe is None:
         raise InvalidTool(f"tool {one.name!r} has the effect probe and no probe", hint="give probe=, or opaque")
+    if one.precondition is not None and one.effect is Effect.LOCAL:
+        raise InvalidTool(
+            f"tool {one.name!r} is local and has a precondition",
+            hint="local calls are performed again from a checkpoint, whatever holds then: check inside the tool",
+        )
 
 
 def _check_run(one: Tool) -> None:

@@ -48,6 +48,13 @@ class Track:
         with self._lock:
             return list(self._history or ())
 
+    def drain(self) -> list[Accepted]:
+        """The accepted events since this was last called, of a track that records: it keeps them no longer."""
+        with self._lock:
+            news = self._history or []
+            self._history = []
+            return news
+
     def complete(self) -> None:
         """Puts into the history what a shortcut left out."""
         with self._lock:

@@ -17,10 +17,11 @@ from tracklog.producers.tools import ToolSet
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.values import Ending
 
-__all__ = ["Agent", "Compaction", "Turn", "run_memory", "run_turns"]
+__all__ = ["Agent", "Compaction", "Program", "Turn", "run_memory", "run_turns"]
 
 TURNS_MAX: Final = 100
 
+Program = Callable[[Session, str], Awaitable[Any]]
 Summarize = Callable[[Sequence[Message]], Awaitable[str]]
 
 
@@ -54,6 +55,9 @@ class Agent:
     prompt: str | None = None
     turns_max: int = TURNS_MAX
     compaction: Compaction | None = None
+    program: Program | None = None
+    """What is run instead of the built-in turns: a program over a session, given the task. What it returns (JSON) is
+    the result, unless it has ended the session itself."""
     talks_until: str | None = None
     """Of an agent that talks with somebody: a reply without calls waits for the next message, and one that holds this
     text is the last. None: a reply without calls is the end."""
@@ -84,8 +88,14 @@ async def run_memory(session: Session, turn: Turn, first: Any) -> Any:
 async def run_turns(session: Session, agent: Agent, task: str) -> str:
     """Works on the task until the model asks for no call any more, and ends the trajectory. Returns the last text.
 
-    A budget of turns, tokens or money that is used up ends it as failed.
+    A budget of turns, tokens or money that is used up ends it as failed. An agent with a program of its own runs that
+    one instead; "" is returned then.
     """
+    if agent.program is not None:
+        result = await agent.program(session, task)
+        if not session.over:
+            await session.end(result)
+        return ""
 
     async def turn(session: Session, memory: dict[str, Any]) -> dict[str, Any]:
         messages, turns = memory["messages"], memory["turns"]

@@ -21,7 +21,7 @@ from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver
 
-__all__ = ["Whereabouts", "check_can_go_back", "check_open", "check_stopped", "look_up"]
+__all__ = ["Whereabouts", "check_can_go_back", "check_open", "check_stopped", "check_there", "look_up"]
 
 RECORDED: Final = (Driver.IMPORT, Driver.INGEST)
 """Drivers of what was recorded elsewhere: nobody runs it."""
@@ -61,26 +61,32 @@ def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str
     return found
 
 
-def check_open(one: Whereabouts) -> None:
-    """Whether anything can still be said to it.
-
-    Raises InputError for one that is not there, TrajectoryEnded, TrajectoryFaulty.
-    """
+def check_there(one: Whereabouts) -> None:
+    """Whether anything can be written of it. Raises InputError for one that is not there, TrajectoryFaulty."""
     state = one.state
     if not state.events and not one.submitted:
         raise InputError(
             f"there is no trajectory {state.trajectory_id!r}, and no task for one", hint="see: tracklog list"
-        )
-    if state.task is not None and state.task.driver in RECORDED:
-        raise InvalidEvent(
-            f"trajectory {state.trajectory_id!r} was recorded elsewhere; nobody runs it",
-            hint="fork it to go on from a turn of it",
         )
     if state.fault is not None:
         raise TrajectoryFaulty(
             f"the log of trajectory {state.trajectory_id!r} is not whole: event {state.fault.seq} is "
             f"{state.fault.verdict}; nobody can go on with it",
             hint=f"look at it with: tracklog verify {state.trajectory_id}; fork it before that event",
+        )
+
+
+def check_open(one: Whereabouts) -> None:
+    """Whether anything can still be said to it.
+
+    Raises InputError for one that is not there or was recorded elsewhere, TrajectoryEnded, TrajectoryFaulty.
+    """
+    check_there(one)
+    state = one.state
+    if state.task is not None and state.task.driver in RECORDED:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} was recorded elsewhere; nobody runs it",
+            hint="fork it to go on from a turn of it",
         )
     if state.ended:
         raise TrajectoryEnded(

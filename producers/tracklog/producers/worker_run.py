@@ -19,6 +19,7 @@ from tracklog.producers.fork_start import Fork
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, end_run
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.leash import Leash
+from tracklog.producers.mailbox import incoming
 from tracklog.producers.model_patient import PatientModel
 from tracklog.producers.opening import opened
 from tracklog.producers.pen import WriterPen
@@ -32,13 +33,14 @@ from tracklog.producers.turn import Agent, run_turns
 from tracklog.producers.versions import Drift
 from tracklog.producers.worker_files import WorkerFiles, has_files
 from tracklog.producers.worker_mailbox import WorkerMailbox
-from tracklog.producers.writer import TrajectoryWriter
+from tracklog.producers.writer import Takes, TrajectoryWriter
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox, limits
 from tracklog.schemas.codec import decode_inbox
 from tracklog.schemas.errors import Cancelled, InputError, LogError, TracklogError, WriterError
 from tracklog.schemas.lifecycle import STOPPED, Parked, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.spawn import ChildOf, spawn_ext
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Driver, Ending, InboxId
@@ -46,7 +48,6 @@ from tracklog.schemas.values import Driver, Ending, InboxId
 __all__ = ["Runner"]
 
 ENDED: Final = Known(ended=True)
-Takes = tuple[InboxId, int]
 
 
 class Begin(NamedTuple):
@@ -62,6 +63,11 @@ class Begin(NamedTuple):
         """For one that goes on from a turn of another one."""
         origin, run = self.task.origin, self.ext.get(EXT_TAKES_OVER, "")
         return Fork(origin, self.task.inherited_turn, takes_over=run) if origin is not None and run else None
+
+    @property
+    def child_of(self) -> ChildOf | None:
+        """For one that another one has spawned."""
+        return ChildOf.of(self.task.parent, self.ext)
 
     @property
     def reason(self) -> str:
@@ -126,7 +132,7 @@ class Runner:
         if work is Work.RUN:
             return await self._run(trajectory_id, kept, leash)
         if work is Work.NOTE:
-            return await self._note(trajectory_id, kept)
+            return await self._note(trajectory_id, kept, state.waits_for)
         if work is Work.POISON:
             writer = await self._claim(trajectory_id, None, None)
             return await self._let_go(writer, Parked.POISON, f"{state.tries} owners died on it in a row")
@@ -146,7 +152,7 @@ class Runner:
         if kept.known.parked in STOPPED:
             takes = _first(kept.arrivals, "Retry") or takes
         task = await asyncio.to_thread(whole_text, begin.task.task, self.blobs)
-        setup = self._setup(trajectory_id, agent, task, begin.task, leash)
+        setup = self._setup(trajectory_id, agent, task, begin, leash)
         kept.offer()
         try:
             async with self._opened(trajectory_id, kept, setup, begin.tenant, takes, leash, fork) as session:
@@ -182,7 +188,7 @@ class Runner:
             fork=fork,
         )
 
-    def _setup(self, trajectory_id: str, agent: Agent, task: str, start: ev.TaskStarted, leash: Leash) -> Setup:
+    def _setup(self, trajectory_id: str, agent: Agent, task: str, begin: Begin, leash: Leash) -> Setup:
         model = agent.model
         if model is not None:
             model = PatientModel(model, self.settings.model_wait_s, clock=self.clock, check=leash.check)
@@ -193,8 +199,13 @@ class Runner:
             entropy=self.entropy,
             driver=Driver.WORKER,
             model=model,
-            labels=start.labels,
-            budgets=start.budgets,
+            labels=begin.task.labels,
+            on_behalf_of=begin.task.on_behalf_of,
+            budgets=begin.task.budgets,
+            swarm=begin.task.swarm,
+            child_of=begin.child_of,
+            children_max=self.settings.children_max,
+            depth_max=self.settings.depth_max,
             workspace=self.files.of(trajectory_id) if self.files is not None and has_files(agent) else None,
             failures_a_day=self.failures_a_day,
             body_inline_bytes_max=self.body_inline_bytes_max,
@@ -221,7 +232,8 @@ class Runner:
             submit = decode_inbox(record.key, record.value, record.headers)
             if isinstance(submit.body, inbox.Submit):
                 envelope = submit.envelope
-                return Begin(submit.body.task, envelope.tenant, (envelope.inbox_id, offset), envelope.ext)
+                takes = Takes(envelope.inbox_id, offset, envelope.causes, envelope.lamport)
+                return Begin(submit.body.task, envelope.tenant, takes, envelope.ext)
         return None
 
     async def _end_run(self, trajectory_id: str, successor_id: str, reason: str) -> str:
@@ -245,21 +257,22 @@ class Runner:
         writer = await self._claim(trajectory_id, begin.tenant, takes)
         kept.offer()
         await writer.append(
-            begin.task.model_copy(update={"driver": Driver.WORKER, "origin": None, "inherited_turn": 0})
+            begin.task.model_copy(update={"driver": Driver.WORKER, "origin": None, "inherited_turn": 0}),
+            ext=spawn_ext(begin.ext),
         )
         await writer.append(ev.TaskEnded(ending=Ending.REFUSED, reason=reason))
         return await self._let_go(writer, Parked.LEFT, reason)
 
-    async def _note(self, trajectory_id: str, kept: Kept) -> Known | None:
+    async def _note(self, trajectory_id: str, kept: Kept, waits_for: str) -> Known | None:
         """Writes down what came and needs no agent: judgements, and what is refused. Who waited goes on waiting."""
         parked = Parked(kept.known.parked) if kept.known.parked else Parked.LEFT
         noted = kept.noted()
         writer = await self._claim(trajectory_id, None, None)
         for arrival in noted:
-            body = _noted(arrival, ended=kept.known.ended)
+            body, ext = _noted(arrival, ended=kept.known.ended)
             taken = InboxId(source=arrival.source, seq=arrival.seq)
-            await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset)
-        return await self._let_go(writer, parked, "")
+            await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset, ext=ext)
+        return await self._let_go(writer, parked, "", waits_for)
 
     async def _cancel(self, trajectory_id: str, kept: Kept) -> Known | None:
         """Takes what has come, and ends what was cancelled: nobody needs its agent for that."""
@@ -282,20 +295,18 @@ class Runner:
         return await self._let_go(await self._claim(trajectory_id, None, takes), Parked.FAILED, reason)
 
     async def _claim(self, trajectory_id: str, tenant: str | None, takes: Takes | None) -> TrajectoryWriter:
-        inbox_id, position = takes if takes is not None else (None, None)
         return await self.producer.claim(
             trajectory_id,
             owner=self.name,
             driver=Driver.WORKER,
             tenant=tenant,
-            inbox_id=inbox_id,
-            inbox_position=position,
+            takes=takes,
         )
 
-    async def _let_go(self, writer: TrajectoryWriter, parked: Parked, reason: str) -> Known | None:
+    async def _let_go(self, writer: TrajectoryWriter, parked: Parked, reason: str, waits_for: str = "") -> Known | None:
         leash = Leash()
         state = await writer.confirm()
-        await writer.release(reason, parked=parked)
+        await writer.release(reason, parked=parked, waits_for=waits_for)
         leash.let_go(state, parked)
         return self._after(leash)
 
@@ -311,16 +322,17 @@ def _cancelled(state: State, kept: Kept) -> bool:
 
 def _first(arrivals: Sequence[Arrival], kind: str) -> Takes | None:
     found = next((one for one in arrivals if one.kind == kind), None)
-    return None if found is None else (InboxId(source=found.source, seq=found.seq), found.record.offset)
+    return None if found is None else Takes(InboxId(source=found.source, seq=found.seq), found.record.offset)
 
 
-def _noted(arrival: Arrival, *, ended: bool) -> ev.EventBody:
-    """The event that takes a record which the agent has no part in."""
-    body = decode_inbox(arrival.record.key, arrival.record.value, arrival.record.headers).body
-    if isinstance(body, inbox.Annotation):
-        return body.event()
+def _noted(arrival: Arrival, *, ended: bool) -> tuple[ev.EventBody, Mapping[str, str]]:
+    """The event that takes a record which the agent has no part in, and its ext."""
+    came = incoming(arrival.record)
+    assert came is not None
+    if isinstance(came.body, inbox.Annotation):
+        return came.body.event(), {}
     reason = "the trajectory has ended" if ended else _REFUSALS.get(arrival.kind, "not asked for")
-    return ev.InboxRefused(refused=InboxId(source=arrival.source, seq=arrival.seq), kind=arrival.kind, reason=reason)
+    return ev.InboxRefused(refused=came.inbox_id, kind=arrival.kind, reason=reason), spawn_ext(came.ext)
 
 
 _REFUSALS: Final = {

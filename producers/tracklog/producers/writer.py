@@ -30,6 +30,7 @@ from tracklog.schemas.errors import (
 )
 from tracklog.schemas.events import EventBody, OwnershipClaimed, OwnershipReleased
 from tracklog.schemas.lifecycle import EXT_PARKED, Parked
+from tracklog.schemas.spawn import EXT_WAITS
 from tracklog.schemas.stamp import Stamp, trajectory_prefix
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier
@@ -56,6 +57,16 @@ class Appended(NamedTuple):
     hash: bytes
 
 
+class Takes(NamedTuple):
+    """The record of the inbox that an event takes, and where it lies. `causes` are the events that it follows from,
+    `lamport` the largest Lamport time among them."""
+
+    inbox_id: InboxId
+    position: int
+    causes: tuple[Ref, ...] = ()
+    lamport: int = 0
+
+
 class TrajectoryWriter:
     """The owner's hand on one trajectory. Made by `EventProducer.claim`; not to be shared between tasks."""
 
@@ -66,8 +77,8 @@ class TrajectoryWriter:
         claim: OwnershipClaimed,
         tenant: str,
         *,
-        inbox_id: InboxId | None = None,
-        inbox_position: int | None = None,
+        takes: Takes | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> None:
         self.trajectory_id: Final = state.trajectory_id
         self.tenant: Final = tenant
@@ -75,7 +86,8 @@ class TrajectoryWriter:
         """As accepted at the claim, then at the latest `confirm`."""
         self._producer = producer
         self._claim = claim
-        self._claim_takes = (inbox_id, inbox_position)
+        self._claim_takes = takes
+        self._claim_ext = _NO_EXT if ext is None else ext
         self._key = state.trajectory_id.encode()
         self._prefix = trajectory_prefix(state.trajectory_id, tenant)
         self._epoch = state.head.epoch
@@ -91,6 +103,11 @@ class TrajectoryWriter:
     def epoch(self) -> int:
         """The epoch this writer owns."""
         return self._epoch
+
+    @property
+    def nonce(self) -> bytes:
+        """That of its claim: who owns the trajectory has it in the head."""
+        return self._claim.nonce
 
     @property
     def next_seq(self) -> int:
@@ -146,14 +163,16 @@ class TrajectoryWriter:
         self.state = track.state
         return track.state
 
-    async def release(self, reason: str = "", *, parked: Parked | None = None) -> None:
+    async def release(self, reason: str = "", *, parked: Parked | None = None, waits_for: str = "") -> None:
         """Barrier, `OwnershipReleased`, barrier. The writer cannot be used afterwards.
 
-        `parked` says why it is let go of, for whoever decides when it goes on.
+        `parked` says why it is let go of, for whoever decides when it goes on; `waits_for` is the trajectory that it
+        waits for, where it is one.
         """
         await self.barrier()
         body = OwnershipReleased(owner=self._claim.owner, nonce=self._claim.nonce, reason=reason)
-        await self.append(body, ext=_NO_EXT if parked is None else {EXT_PARKED: parked.value})
+        ext = {} if parked is None else {EXT_PARKED: parked.value}
+        await self.append(body, ext={**ext, EXT_WAITS: waits_for} if waits_for else ext)
         await self.barrier()
         self._end(InvalidEvent(f"the writer of {self.trajectory_id!r} has released it", hint="claim it again"))
         self._producer.forget(self.trajectory_id)
@@ -180,7 +199,11 @@ class TrajectoryWriter:
 
     async def claim_and_read_back(self) -> None:
         """Writes the claim and waits for the log's word on it. Called once, by `EventProducer.claim`."""
-        claim = self._chain(self._claim, self._turn, (), 0, *self._claim_takes, _NO_EXT)
+        if self._claim_takes is None:
+            claim = self._chain(self._claim, self._turn, (), 0, None, None, self._claim_ext)
+        else:
+            inbox_id, position, causes, lamport = self._claim_takes
+            claim = self._chain(self._claim, self._turn, causes, lamport, inbox_id, position, self._claim_ext)
         await self._send(claim)
         await self.barrier()
         track = await self._producer.track_of(self.trajectory_id)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import fastavro.schema
 
 from tracklog.schemas.avsc import ENVELOPE_FIELD, NAMESPACE
+from tracklog.schemas.control import CONTROL_TYPES
 from tracklog.schemas.envelope import Envelope, InboxEnvelope, LedgerEnvelope
 from tracklog.schemas.events import EVENT_TYPES
 from tracklog.schemas.inbox import INBOX_TYPES
@@ -34,17 +35,20 @@ class Kind(StrEnum):
     EVENTS = "events"
     INBOX = "inbox"
     LEDGER = "ledger"
+    CONTROLS = "controls"
 
 
 ENVELOPES: Final[Mapping[Kind, type[Value]]] = {
     Kind.EVENTS: Envelope,
     Kind.INBOX: InboxEnvelope,
     Kind.LEDGER: LedgerEnvelope,
+    Kind.CONTROLS: InboxEnvelope,
 }
 BODIES: Final[Mapping[Kind, Mapping[str, type[Value]]]] = {
     Kind.EVENTS: EVENT_TYPES,
     Kind.INBOX: INBOX_TYPES,
     Kind.LEDGER: LEDGER_TYPES,
+    Kind.CONTROLS: CONTROL_TYPES,
 }
 KIND_OF: Final[Mapping[str, Kind]] = {name: kind for kind, bodies in BODIES.items() for name in bodies}
 

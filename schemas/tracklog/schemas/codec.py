@@ -20,6 +20,7 @@ from tracklog.schemas import catalog, limits
 from tracklog.schemas.avsc import ENVELOPE_FIELD
 from tracklog.schemas.catalog import HEADER_SCHEMA, HEADER_TYPE, Kind, Schema
 from tracklog.schemas.chain import event_hash, event_id
+from tracklog.schemas.control import ControlBody
 from tracklog.schemas.envelope import Envelope, InboxEnvelope, LedgerEnvelope
 from tracklog.schemas.errors import ForeignRecord, RecordTooLarge
 from tracklog.schemas.events import EventBody
@@ -73,6 +74,7 @@ class Recorded(NamedTuple, Generic[E, B]):
 Event = Recorded[Envelope, EventBody]
 InboxRecord = Recorded[InboxEnvelope, InboxBody]
 LedgerRecord = Recorded[LedgerEnvelope, LedgerBody]
+ControlRecord = Recorded[InboxEnvelope, ControlBody]
 
 
 def single_object(schema: Schema) -> bytes:
@@ -101,7 +103,7 @@ def encode_event(stamp: Stamp, body: EventBody, framing: Framing = single_object
 
 
 def encode_record(envelope: InboxEnvelope | LedgerEnvelope, body: Value, framing: Framing = single_object) -> Encoded:
-    """Encodes an inbox or a ledger record. Raises RecordTooLarge."""
+    """Encodes a record that is no event. Raises RecordTooLarge."""
     schema = catalog.newest(type(body).__name__)
     head = _avro(catalog.parsed_envelope(schema.kind), envelope.model_dump())
     return _encoded(schema, envelope.trajectory_id, head + _avro(schema.body, body.model_dump()), framing)
@@ -131,6 +133,13 @@ def decode_inbox(key: bytes | None, value: bytes | None, headers: Sequence[tuple
 def decode_ledger(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> LedgerRecord:
     """Decodes a record of the attempts topic. Raises ForeignRecord."""
     return _decode(Kind.LEDGER, key, value, headers)
+
+
+def decode_control(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> ControlRecord:
+    """Decodes a record of the controls topic. Raises ForeignRecord."""
+    return _decode(Kind.CONTROLS, key, value, headers)
 
 
 def split_frame(value: bytes, headers: Mapping[str, bytes | None]) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
     TracklogError
     +-- InputError                what was given is wrong; fix it and call again       exit 2
     |   +-- InvalidEvent
+    |   |   +-- NotApprover       somebody who may not decide about a held call
     |   +-- InvalidTrajectoryId
     |   +-- SettingsError
     |   +-- ImportSourceError     a recorded run that cannot be read (file and line)
@@ -10,6 +11,7 @@
     |   +-- InvalidTool           a tool declared so that it cannot be kept to
     |   +-- ToolOutsideSession    a tool was called directly: nothing would be recorded first
     |   +-- BlobTooLarge          more bytes than one blob may have
+    |   +-- InvalidProcessor      a processor that cannot be run, or what it gives cannot be stored
     +-- LogError                  the log or a topic on it                             exit 3
     |   +-- LogUnavailable        nobody answered within the bound
     |   +-- LogFormatError        the file is newer than this program, or not a log
@@ -25,6 +27,7 @@
     +-- WriterError               writing one trajectory                               exit 5
     |   +-- Fenced                another owner has claimed the trajectory
     |   +-- ClaimLost             somebody else's claim was accepted first
+    |   +-- LeaseHeld             another client records this trajectory, and its lease has not run out
     |   +-- TrajectoryEnded       nothing may follow TaskEnded
     |   +-- TrajectoryFaulty      the accepted history holds a fault; it is parked
     |   +-- Undecided             the bound ran out before the log decided; NOT definite  exit 4
@@ -78,19 +81,23 @@ means nobody knows yet, so it must be looked up or appended again with the same 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+_NOTHING: Final[Mapping[str, object]] = {}
 
 
 class TracklogError(Exception):
-    """Base of all. `hint` is the way out, in words a person can act on."""
+    """Base of all. `hint` is the way out, in words a person can act on; `details` are for programs."""
 
     exit_code: ClassVar[int] = 1
     definite: ClassVar[bool] = True
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", details: Mapping[str, object] = _NOTHING) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.details = details
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -101,6 +108,9 @@ class InputError(TracklogError, ValueError):
 
 
 class InvalidEvent(InputError): ...
+
+
+class NotApprover(InvalidEvent): ...
 
 
 class InvalidTrajectoryId(InputError): ...
@@ -122,6 +132,9 @@ class ToolOutsideSession(InputError): ...
 
 
 class BlobTooLarge(InputError): ...
+
+
+class InvalidProcessor(InputError): ...
 
 
 class LogError(TracklogError):
@@ -174,6 +187,9 @@ class Fenced(WriterError): ...
 class ClaimLost(WriterError): ...
 
 
+class LeaseHeld(WriterError): ...
+
+
 class TrajectoryEnded(WriterError): ...
 
 
@@ -200,7 +216,9 @@ class StillInDoubt(SessionError):
     exit_code = 4
 
 
-class SessionWaits(SessionError): ...
+class SessionWaits(SessionError):
+    waits_for: str = ""
+    """The trajectory that is waited for, where it is one."""
 
 
 class ApprovalNeeded(SessionWaits): ...
@@ -213,6 +231,9 @@ class TimerAwaited(SessionWaits): ...
 
 
 class OutcomeAwaited(SessionWaits): ...
+
+
+class ChildAwaited(SessionWaits): ...
 
 
 class Cancelled(SessionError): ...

@@ -9,11 +9,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from tracklog.schemas import events as ev
+from tracklog.schemas.approvals import request_of
 from tracklog.schemas.codec import Event
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.head import Judgement, Verdict, advance, judge
-from tracklog.schemas.lifecycle import CALL, EXT_CODE, EXT_PARKED, OPEN_INTENT, TRAJECTORY, CallStatus, Parked, step_of
-from tracklog.schemas.state import Call, Fault, MessageRef, State, Task, Timer
+from tracklog.schemas.lifecycle import (
+    CALL,
+    EXT_CODE,
+    EXT_PARKED,
+    OPEN_INTENT,
+    TRAJECTORY,
+    CallStatus,
+    Parked,
+    lane_of,
+    step_of,
+)
+from tracklog.schemas.spawn import EXT_WAITS, ending_of, spawned
+from tracklog.schemas.state import Call, Child, Fault, MessageRef, State, Task, Timer
 from tracklog.schemas.values import EditOp, InboxId
 
 K = TypeVar("K")
@@ -115,13 +127,19 @@ def _move_call(state: State, call_id: str, step: str, **fields: Any) -> Changes:
 
 
 def _claimed(state: State, event: Event, body: ev.OwnershipClaimed) -> Changes:
-    return {} if state.ended else {"parked": "", "tries": state.tries + 1, "reason": ""}
+    return {} if state.ended else {"parked": "", "waits_for": "", "tries": state.tries + 1, "reason": ""}
 
 
 def _released(state: State, event: Event, body: ev.OwnershipReleased) -> Changes:
     if state.ended:
         return {}
-    return {"parked": event.envelope.ext.get(EXT_PARKED, Parked.LEFT.value), "tries": 0, "reason": body.reason}
+    ext = event.envelope.ext
+    return {
+        "parked": ext.get(EXT_PARKED, Parked.LEFT.value),
+        "waits_for": ext.get(EXT_WAITS, ""),
+        "tries": 0,
+        "reason": body.reason,
+    }
 
 
 def _task_started(state: State, event: Event, body: ev.TaskStarted) -> Changes:
@@ -199,14 +217,9 @@ def _authorized(state: State, event: Event, body: ev.Authorized) -> Changes:
 
 
 def _approval_requested(state: State, event: Event, body: ev.ApprovalRequested) -> Changes:
-    return _move_call(
-        state,
-        body.call_id,
-        event.name,
-        request_hash=event.hash,
-        may_approve=body.may_approve,
-        expires_at=body.expires_at,
-    )
+    envelope = event.envelope
+    request = request_of(body, event.hash, envelope.seq, envelope.ext)
+    return _move_call(state, body.call_id, event.name, request_hash=event.hash, request=request)
 
 
 def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) -> Changes:
@@ -218,9 +231,9 @@ def _approval_resolved(state: State, event: Event, body: ev.ApprovalResolved) ->
 
 def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
     """Opens the call whatever came before it: an intent that was accepted may have happened. One that is open
-    already stays as it is."""
+    already stays as it is, unless a person has it done again."""
     call = state.calls.get(body.call_id)
-    if call is not None and call.status in OPEN_INTENT:
+    if call is not None and call.status in OPEN_INTENT and event.name not in CALL[call.status]:
         return _irregular(state)
     regular = call is not None and event.name in CALL[call.status]
     intended = Call(
@@ -257,6 +270,18 @@ def _call_event(state: State, event: Event, body: ev.InDoubt | ev.Escalated) -> 
 
 def _checkpoint(state: State, event: Event, body: ev.CheckpointTaken) -> Changes:
     return {"checkpoint_seq": body.seq_covered}
+
+
+def _message_sent(state: State, event: Event, body: ev.MessageSent) -> Changes:
+    changes: Changes = {"sent": _put(state.sent, body.peer, event.envelope.seq)}
+    if spawned(event) is not None:
+        child = Child(event.envelope.seq, event.hash, lane_of(event.envelope.ext))
+        changes["children"] = _put(state.children, body.peer, child)
+    return changes
+
+
+def _message_received(state: State, event: Event, body: ev.MessageReceived) -> Changes:
+    return {} if ending_of(event) is None else {"children": _drop(state.children, body.peer)}
 
 
 def _timer_set(state: State, event: Event, body: ev.TimerSet) -> Changes:
@@ -298,6 +323,8 @@ _HANDLERS: Final[Mapping[type, Callable[[State, Event, Any], Changes]]] = {
     ev.InDoubt: _call_event,
     ev.Escalated: _call_event,
     ev.CheckpointTaken: _checkpoint,
+    ev.MessageSent: _message_sent,
+    ev.MessageReceived: _message_received,
     ev.TimerSet: _timer_set,
     ev.TimerFired: _timer_fired,
     ev.Annotated: _annotated,

@@ -60,6 +60,7 @@ class Parked(StrEnum):
     MESSAGE = "message"
     OUTCOME = "outcome"
     TIMER = "timer"
+    CHILD = "child"
     PERSON = "person"
     DOUBT = "doubt"
     DIVERGED = "diverged"
@@ -138,6 +139,7 @@ CALL: Final[Mapping[CallStatus, Mapping[str, CallStatus]]] = {
     _C.AUTHORIZED: {"ToolIntent": _C.INTENDED},
     _C.HELD: {"ApprovalRequested": _C.ASKED},
     _C.ASKED: {
+        "ApprovalRequested": _C.ASKED,
         "ApprovalResolved:approve": _C.AUTHORIZED,
         "ApprovalResolved:edit": _C.PROPOSED,
         "ApprovalResolved:deny": _C.REFUSED,
@@ -148,12 +150,13 @@ CALL: Final[Mapping[CallStatus, Mapping[str, CallStatus]]] = {
     _C.ANSWERED: {"ToolResult": _C.SETTLED},
     _C.INTENDED: {"ToolResult": _C.SETTLED, "InDoubt": _C.IN_DOUBT, "Escalated": _C.ESCALATED},
     _C.IN_DOUBT: {"ToolResult": _C.SETTLED, "Escalated": _C.ESCALATED},
-    _C.ESCALATED: {"ToolResult": _C.SETTLED},
+    _C.ESCALATED: {"ToolResult": _C.SETTLED, "ToolIntent": _C.INTENDED},
     _C.SETTLED: {},
 }
 
 APPROVAL: Final[Mapping[ApprovalStatus, Mapping[str, ApprovalStatus]]] = {
     _A.ASKED: {
+        "ApprovalRequested": _A.ASKED,
         "ApprovalResolved:approve": _A.APPROVED,
         "ApprovalResolved:deny": _A.DENIED,
         "ApprovalResolved:edit": _A.EDITED,

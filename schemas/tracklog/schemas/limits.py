@@ -17,6 +17,10 @@ MESSAGE_BYTES_MAX: Final = 1024 * 1024
 ACCEPTED_WINDOW: Final = 64
 """How many accepted hashes a head remembers, to tell a retry from a fork."""
 CALLS_PER_TURN_MAX: Final = 128
+CHILDREN_MAX: Final = 100
+"""Child runs that one trajectory spawns, unless its setup says otherwise."""
+DEPTH_MAX: Final = 4
+"""How deep runs spawn runs, unless the setup says otherwise; what nobody has spawned has depth 0."""
 PARTITIONS_DEFAULT: Final = 12
 PARTITIONS_MAX: Final = 1024
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from pydantic import ConfigDict, TypeAdapter
 
+from tracklog.schemas.approvals import Request
 from tracklog.schemas.head import EMPTY_HEAD, Head
 from tracklog.schemas.lifecycle import ENDED, OPEN_INTENT, STOPPED, CallStatus, TrajectoryStatus
 from tracklog.schemas.values import ZERO_HASH, Budgets, Driver, Effect, Place, Ref
@@ -42,7 +43,8 @@ class Task(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An open tool call. `seq` and `hash` are those of its intent; -1 and zeros before there is one."""
+    """An open tool call. `seq` and `hash` are those of its intent; -1 and zeros before there is one. `request` is the
+    last one to approve it."""
 
     tool: str
     status: CallStatus
@@ -55,8 +57,7 @@ class Call(NamedTuple):
     key_ttl_ms: int | None = None
     not_after: int | None = None
     request_hash: bytes | None = None
-    may_approve: tuple[str, ...] = ()
-    expires_at: int | None = None
+    request: Request | None = None
 
 
 class Spent(NamedTuple):
@@ -85,6 +86,14 @@ class Timer(NamedTuple):
     due_at: int | None = None
 
 
+class Child(NamedTuple):
+    """A child run whose outcome was not taken: seq and hash of the event that states it, and its lane."""
+
+    seq: int
+    hash: bytes
+    lane: int
+
+
 class MessageRef(NamedTuple):
     """A message of the context: an event of this trajectory (`trajectory_id` None) or of another."""
 
@@ -96,7 +105,8 @@ class State(NamedTuple):
     """Everything known of one trajectory.
 
     `parked`: why its last owner let go of it, "" while it is owned. `tries`: claims since it last got on, or was let
-    go of: those of owners that died.
+    go of: those of owners that died. `waits_for`: the trajectory that it waits for, where it was let go of for one.
+    `sent`: the seq of the last message to each peer.
     """
 
     trajectory_id: str
@@ -111,11 +121,14 @@ class State(NamedTuple):
     calls: Mapping[str, Call] = _EMPTY
     tools: Mapping[str, int] = _EMPTY
     timers: Mapping[str, Timer] = _EMPTY
+    children: Mapping[str, Child] = _EMPTY
+    sent: Mapping[str, int] = _EMPTY
     spent: Spent = Spent()
     inbox: Mapping[str, int] = _EMPTY
     inbox_position: int | None = None
     reason: str = ""
     parked: str = ""
+    waits_for: str = ""
     tries: int = 0
     events: int = 0
     annotations: int = 0

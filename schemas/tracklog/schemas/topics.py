@@ -1,4 +1,4 @@
-"""The four topics: their names, their settings, and why each setting is what it is (DESIGN §4)."""
+"""The five topics: their names, their settings, and why each setting is what it is (DESIGN §4)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,12 @@ class Topics:
         return f"{self.prefix}.quarantine"
 
     @property
-    def all(self) -> tuple[str, str, str, str]:
-        return (self.events, self.inbox, self.attempts, self.quarantine)
+    def controls(self) -> str:
+        return f"{self.prefix}.controls"
+
+    @property
+    def all(self) -> tuple[str, str, str, str, str]:
+        return (self.events, self.inbox, self.attempts, self.quarantine, self.controls)
 
     def group(self, role: str) -> str:
         """Consumer-group name of a role, e.g. `tracklog.projection-state-v1`."""
@@ -71,7 +75,7 @@ def topic_specs(
     min_insync_replicas: int,
     max_message_bytes: int,
 ) -> tuple[TopicSpec, ...]:
-    """The wanted settings of all four topics; they share one partition count, fixed for life.
+    """The wanted settings of all five topics; they share one partition count, fixed for life.
 
     With fewer than two in-sync replicas an acknowledgement is one machine's memory, so such topics are
     created with `flush.messages=1`: the barrier is then the disk.

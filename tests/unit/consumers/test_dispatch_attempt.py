@@ -51,6 +51,9 @@ class Desk:
     async def report(self, call: OpenCall, report: Report) -> None:
         self.reports.append(report)
 
+    def paused(self, call: OpenCall) -> bool:
+        return False
+
     def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tracklog.consumers.ways_out import stopped_words, ways_out
+from tracklog.schemas.approvals import Request
 from tracklog.schemas.lifecycle import STOPPED, CallStatus, Parked, TrajectoryStatus
 from tracklog.schemas.state import Call, State, Task
 from tracklog.schemas.values import Driver
@@ -32,14 +33,14 @@ _DRIVERS = (Driver.WORKER, Driver.LIBRARY)
 
 
 def test_what_waits_for_a_person_names_the_command() -> None:
-    asked = Call("refund", CallStatus.ASKED, 1, may_approve=("ada",))
+    asked = Call("refund", CallStatus.ASKED, 1, request=Request(b"", b"", 0, may_approve=("ada",)))
     doubt = Call("book", CallStatus.ESCALATED, 1)
 
     lines = list(ways_out(state(calls={"c1": asked, "c2": doubt}, parked=Parked.MESSAGE)))
 
     assert lines == [
-        "waits for a decision by ada on refund: `tracklog approve trip-1 c1`",
-        "only a person knows whether book happened: `tracklog settle trip-1 c2 --happened|--absent`",
+        "waits for a decision by ada on refund: `tracklog approvals show trip-1 c1`",
+        "only a person knows whether book happened: `tracklog escalations settle trip-1 c2 ...`",
         "waits for a message: `tracklog send trip-1 TEXT`",
     ]
 

@@ -91,7 +91,7 @@ def test_replication_that_was_given_is_kept(tmp_path: Path) -> None:
     environ = {"TRACKLOG_TOPICS__REPLICATION_FACTOR": "2", "TRACKLOG_TOPICS__MIN_INSYNC_REPLICAS": "1"}
     settings = load_settings(environ={"TRACKLOG_LOG": "kafka://h:1", **environ}, cwd=tmp_path)
 
-    assert [spec.replication_factor for spec in settings.topic_specs()] == [2, 2, 2, 2]
+    assert {spec.replication_factor for spec in settings.topic_specs()} == {2}
     assert all(spec.config["flush.messages"] == "1" for spec in settings.topic_specs())
 
 
@@ -243,7 +243,7 @@ def test_variables_of_others_are_left_alone() -> None:
     assert from_environ(environ) == []
 
 
-@pytest.mark.parametrize("name", [name for name in known_names() if not name.endswith(".options")])
+@pytest.mark.parametrize("name", [one for one in known_names() if not one.endswith((".options", ".roles"))])
 def test_every_setting_is_reached_by_its_variable(name: str) -> None:
     if name == "kafka":
         return

@@ -171,6 +171,25 @@ WRONG = {
         "only a hold has may_approve",
     ),
     "expiry": ('default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nexpires_in_s = 0\n', "expires_in_s is 0"),
+    "role": (
+        'default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nmay_approve = ["role:boss acme"]\n',
+        "in which 'acme' says nothing",
+    ),
+    "nobody next": (
+        'default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nexpires_in_s = 1\nthen_ask = [{}]\n',
+        "a step of then_ask asks nobody",
+    ),
+    "never next": (
+        'default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nthen_ask = [{ may_approve = ["b"] }]\n',
+        "nobody is asked after a step that never ends",
+    ),
+    "endless": (
+        'default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nexpires_in_s = 1\nthen_ask = ['
+        + ",".join(['{ may_approve = ["b"], expires_in_s = 1 }'] * 9)
+        + "]\n",
+        "then_ask has 9 steps",
+    ),
+    "requester": ('default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nrequester_may = 1\n', "requester_may is 1"),
     "approvers": ('default = "deny"\n[[rules]]\nname = "a"\nthen = "hold"\nmay_approve = "b"\n', "may_approve is 'b'"),
 }
 

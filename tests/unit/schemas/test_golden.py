@@ -11,10 +11,15 @@ import pytest
 from scripts.golden import FINGERPRINTS, FOLDER, plain
 from tracklog.schemas import catalog
 from tracklog.schemas.catalog import KIND_OF, Kind
-from tracklog.schemas.codec import decode_event, decode_inbox, decode_ledger
+from tracklog.schemas.codec import decode_control, decode_event, decode_inbox, decode_ledger
 
 FILES = sorted(file for file in FOLDER.glob("*.json") if file != FINGERPRINTS)
-DECODE = {Kind.EVENTS: decode_event, Kind.INBOX: decode_inbox, Kind.LEDGER: decode_ledger}
+DECODE = {
+    Kind.EVENTS: decode_event,
+    Kind.INBOX: decode_inbox,
+    Kind.LEDGER: decode_ledger,
+    Kind.CONTROLS: decode_control,
+}
 
 
 def test_every_version_of_every_type_has_golden_bytes() -> None:

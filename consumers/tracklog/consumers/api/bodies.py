@@ -41,10 +41,14 @@ class Decide(_Body):
     reason: Text = ""
     answer: Text | None = None
     arguments: dict[str, Any] | None = None
+    request_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Of the request that is answered, as `GET /approvals` has it; without it the one that is open."""
 
 
 class Settle(_Body):
-    happened: bool
+    """`retry`: it is to be made again, whether it happened or not; there is no output then."""
+
+    found: Literal["happened", "did_not_happen", "retry"]
     output: Text = ""
     reason: Text = ""
 
@@ -64,4 +68,4 @@ class Outcome(_Body):
     client_id: ClientId
     call_id: Name
     status: Literal["ok", "error"]
-    output: Text = ""
+    output: str = ""

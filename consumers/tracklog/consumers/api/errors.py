@@ -9,16 +9,20 @@ from tracklog.schemas.errors import (
     AppendUnknown,
     InputError,
     InvalidEvent,
+    NotApprover,
     RecordTooLarge,
     TaskError,
     TracklogError,
+    Undecided,
     WriterError,
 )
 
 __all__ = ["ANSWERS", "answer_of"]
 
 _STATUS: Final[tuple[tuple[type[TracklogError], int], ...]] = (
+    (NotApprover, 403),
     (InvalidEvent, 409),
+    (Undecided, 504),
     (WriterError, 409),
     (TaskError, 409),
     (RecordTooLarge, 413),
@@ -40,7 +44,7 @@ ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-def answer_of(error: TracklogError) -> tuple[int, Mapping[str, str]]:
+def answer_of(error: TracklogError) -> tuple[int, Mapping[str, object]]:
     """(status, body) of an error."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
-    return status, {"error": error.message, "hint": error.hint}
+    return status, {"error": error.message, "hint": error.hint, **error.details}

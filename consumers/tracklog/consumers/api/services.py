@@ -11,12 +11,16 @@ import orjson
 from fastapi import HTTPException
 
 from tracklog.consumers.api.limits import RateLimit
+from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_signed
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
+from tracklog.consumers.ingest.ingest import Ingest
 from tracklog.consumers.read import Reader
+from tracklog.consumers.waiting import Queue
 from tracklog.infra.blobs import BlobStore
-from tracklog.infra.clock import Clock
+from tracklog.infra.clock import Clock, SystemEntropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
+from tracklog.infra.settings import Settings
 from tracklog.producers.answers import Answers
 from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
@@ -34,7 +38,8 @@ audit: Final = logging.getLogger("tracklog.audit")
 
 @dataclass(slots=True)
 class Services:
-    """Of one process. `tokens` None: no one is asked who they are, and everybody may do everything (loopback only)."""
+    """Of one process. Neither `tokens` nor `oidc`: no one is asked who they are, and everybody may do everything
+    (loopback only)."""
 
     log: Log
     topics: Topics
@@ -45,15 +50,31 @@ class Services:
     rate: RateLimit
     streams_max: int
     framing: Framing = single_object
+    settings: Settings = field(default_factory=Settings)
+    oidc: Oidc | None = None
     streams: int = 0
     stopping: bool = False
     """The server goes away: streams end, and their clients connect again elsewhere."""
     reader: Reader = field(init=False)
+    ingest: Ingest = field(init=False)
+    queue: Queue = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
     def __post_init__(self) -> None:
+        self.ingest = Ingest(
+            self.log,
+            self.topics,
+            self.blobs,
+            clock=self.clock,
+            entropy=SystemEntropy(),
+            settings=self.settings.ingest,
+            writer=self.settings.writer,
+            framing=self.framing,
+            body_inline_bytes_max=self.settings.blobs.body_inline_bytes_max,
+        )
         self.reader = Reader(self.client, prefix=self.topics.prefix)
+        self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
         self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
 
@@ -68,18 +89,30 @@ class Services:
             framing=self.framing,
         )
 
-    def principal(self, authorization: str | None) -> Principal:
-        """Raises HTTPException: 401 without a token that is known, 429 above the rate."""
-        if self.tokens is None:
+    async def principal(self, authorization: str | None) -> Principal:
+        """Raises HTTPException: 401 without a token that is known, 403 for one without a role or tenant, 429 above the
+        rate, 503 while nobody can say whether it holds."""
+        if self.tokens is None and self.oidc is None:
             return Principal("local", frozenset(Role), frozenset(("*",)))
         scheme, _, token = (authorization or "").partition(" ")
-        found = self.tokens.principal(token.strip()) if scheme.lower() == "bearer" and token else None
+        found = await self._of_token(token.strip()) if scheme.lower() == "bearer" and token else None
         if found is None:
-            raise HTTPException(401, "a bearer token that is known here is needed", {"WWW-Authenticate": "Bearer"})
+            raise _unknown("a bearer token that is known here is needed")
         wait_s = self.rate.wait_s(found.name)
         if wait_s > 0:
             raise HTTPException(429, "too many requests", {"Retry-After": str(max(1, round(wait_s)))})
         return found
+
+    async def _of_token(self, token: str) -> Principal | None:
+        if self.oidc is None or not is_signed(token):
+            return None if self.tokens is None else self.tokens.principal(token)
+        try:
+            return await self.oidc.principal(token)
+        except TokenRefused as error:
+            raise HTTPException(403, str(error)) if error.known else _unknown(str(error)) from None
+        except KeysUnavailable:
+            said = "the provider of this token does not show its keys: nobody can say whether it holds"
+            raise HTTPException(503, said, {"Retry-After": "30"}) from None
 
     async def state(self, principal: Principal, trajectory_id: str) -> State:
         """As Redis has it, or the log when Redis has not seen it yet.
@@ -100,6 +133,10 @@ class Services:
             return None
         return None if found is None else found.state
 
+    async def state_in_log(self, trajectory_id: str) -> State:
+        """As the log has it now; it costs a reading of its partition."""
+        return await asyncio.to_thread(self._read, trajectory_id)
+
     def _read(self, trajectory_id: str) -> State:
         return read_history(self.log, self.topics.events, trajectory_id)[0]
 
@@ -107,3 +144,7 @@ class Services:
         """Who did what, in a line of the audit log; what was said is in the record of the trajectory too."""
         said = {"at_us": self.clock.now_us(), "who": principal.name, "what": what, "trajectory": trajectory_id}
         audit.info("%s", orjson.dumps({**said, "detail": detail}).decode())
+
+
+def _unknown(reason: str) -> HTTPException:
+    return HTTPException(401, reason, {"WWW-Authenticate": "Bearer"})

@@ -5,8 +5,9 @@ A tokens file is TOML, one table a token:
     [ada-laptop]
     person = "ada"                      # what decisions say
     hash = "sha256:..."                 # of the token: `tracklog tokens` makes both
-    roles = ["approver"]                # viewer, approver, operator; the last two may look, too
+    roles = ["approver"]                # viewer, approver, operator, recorder; all may look, too
     tenants = ["acme"]                  # or ["*"]
+    groups = ["manager"]                # words of your own, which policies name: may_approve = ["role:manager"]
 
 Tokens are 256 random bits, so a plain hash keeps them. The file is read again when it changes: a token that was taken
 out is refused within RELOAD_S.
@@ -26,6 +27,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tracklog.infra.clock import Clock, Entropy
+from tracklog.schemas.approvals import ALL_TENANTS, Approver
 from tracklog.schemas.errors import SettingsError
 from tracklog.schemas.values import Name
 
@@ -34,7 +36,6 @@ __all__ = ["Principal", "Role", "TokenFile", "hash_of", "new_token"]
 logger: Final = logging.getLogger("tracklog.audit")
 RELOAD_S: Final = 5.0
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-ALL_TENANTS: Final = "*"
 
 
 class Role(StrEnum):
@@ -43,17 +44,27 @@ class Role(StrEnum):
     VIEWER = "viewer"
     APPROVER = "approver"
     OPERATOR = "operator"
+    RECORDER = "recorder"
+
+
+_API_ROLES: Final = frozenset(role.value for role in Role)
 
 
 class Principal(NamedTuple):
-    """Who a request is from. `name` is recorded as the one who decided."""
+    """Who a request is from. `name` is recorded as the one who decided; policies ask for `groups`, too."""
 
     name: str
     roles: frozenset[Role]
     tenants: frozenset[str]
+    groups: frozenset[str] = frozenset()
 
     def may(self, role: Role) -> bool:
         return role in self.roles or role is Role.VIEWER
+
+    @property
+    def approver(self) -> Approver:
+        """As whom it decides."""
+        return Approver(self.name, self.groups - _API_ROLES | {role.value for role in self.roles}, self.tenants)
 
     def sees(self, tenant: str) -> bool:
         return ALL_TENANTS in self.tenants or tenant in self.tenants
@@ -66,6 +77,7 @@ class _Entry(BaseModel):
     hash: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     roles: Annotated[frozenset[Role], Field(min_length=1)]
     tenants: Annotated[frozenset[Name], Field(min_length=1)]
+    groups: frozenset[Name] = frozenset()
 
 
 class TokenFile:
@@ -112,7 +124,7 @@ class TokenFile:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SettingsError(f"the tokens file {self._path} is wrong at {where!r}: {first['msg']}") from None
-        self._known = {one.hash: Principal(one.person, one.roles, one.tenants) for one in entries.values()}
+        self._known = {one.hash: Principal(one.person, one.roles, one.tenants, one.groups) for one in entries.values()}
         self._changed = changed
 
 

@@ -13,7 +13,8 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
-from tracklog.consumers.wiring import blobs_of, check_writable, opened_log
+from tracklog.consumers.dispatch.kept import Keeper
+from tracklog.consumers.wiring import blobs_of, check_writable, keeper_for, opened_log
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
@@ -32,7 +33,8 @@ def dispatch(
     """Perform the calls that agents leave to dispatchers. Start as many as you like: each call is tried by one.
 
     The agents' workers need worker.dispatches=true, or tools that say run="dispatch". Runs until it is told to stop
-    (SIGTERM, Ctrl-C): then calls under way have dispatch.move_wait_s to end. It needs the log and the blob store.
+    (SIGTERM, Ctrl-C): then calls under way have dispatch.move_wait_s to end. It needs the log and the blob store. With
+    a Redis it keeps there how far it has read; without one it reads the log from its beginning when it starts.
 
     \b
     Examples:
@@ -41,13 +43,14 @@ def dispatch(
     """
     tools = load_tools(specs)
     collect_rarely()
-    with opened_log(run.settings, make_topics=True) as log:
+    name = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
+    with opened_log(run.settings, make_topics=True) as log, keeper_for(run.settings, log) as keeper:
         check_writable(log, run.settings)
-        asyncio.run(_work(run, log, tools, name if name is not None else f"{socket.gethostname()}:{os.getpid()}"))
+        asyncio.run(_work(run, log, tools, name, keeper))
     run.out.text("stopped")
 
 
-async def _work(run: Run, log: Log, tools: ToolSet, name: str) -> None:
+async def _work(run: Run, log: Log, tools: ToolSet, name: str, keeper: Keeper | None) -> None:
     stop, settings = stop_at_signals(), run.settings
     made = Dispatcher(
         log,
@@ -60,6 +63,7 @@ async def _work(run: Run, log: Log, tools: ToolSet, name: str) -> None:
         settings=settings.dispatch,
         loop_settings=settings.loop,
         body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
+        keeper=keeper,
         told=run.out.note,
     )
     made.partition_loop.on_outage = lambda error: tell_outage(run, error)

@@ -6,8 +6,9 @@ import asyncio
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage
 from tracklog.consumers.routing.router import Router
+from tracklog.consumers.webhooks.announcer import announcer_of
 from tracklog.consumers.wiring import agenda_of, check_writable, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.collector import collect_rarely
@@ -19,7 +20,8 @@ app = new_app()
 
 @command(app)
 def route(run: Run) -> None:
-    """Say into inboxes what time and other trajectories have to say: timers, expired requests, messages.
+    """Say into inboxes what time and other trajectories have to say: timers, expired requests, messages. With
+    webhooks.urls also tell those addresses which calls wait for a person.
 
     Start as many as you like: what two of them say is taken once. It needs the log and Redis, which keeps what is open
     and how far the log was read; after a wipe it is read again from the log.
@@ -41,7 +43,11 @@ async def _work(run: Run, log: Log, client: RedisClient) -> None:
     agenda = agenda_of(settings, log, client)
     agenda.loop.on_outage = lambda error: tell_outage(run, error)
     router = Router(log, settings.topic_names, client, agenda, clock=SystemClock())
+    announcer = announcer_of(settings.webhooks, client, agenda, SystemClock())
     run.out.note(f"routing as a member of {agenda.group}; stop with Ctrl-C")
-    await router.run(stop)
+    await run_together(stop, router.run, *(() if announcer is None else (announcer.run,)))
     told = router.counts
-    run.out.note(f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages")
+    said = f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages, {told.children} child runs"
+    run.out.note(said)
+    if announcer is not None:
+        run.out.note(f"{announcer.told} webhook messages taken, {announcer.given_up} given up")

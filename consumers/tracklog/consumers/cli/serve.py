@@ -15,17 +15,18 @@ from tracklog.consumers.wiring import blobs_of, check_writable, framing_of, open
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
+from tracklog.infra.settings_http import LOOPBACK
 from tracklog.schemas.errors import SettingsError
 
 app = new_app()
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @command(app)
 def serve(run: Run) -> None:
     """Serve the HTTP API: trajectories, approvals, messages, cancels. Its description is at /docs.
 
-    Callers say who they are by bearer tokens (api.tokens_file). Without that file it serves this machine only.
+    Callers say who they are by bearer tokens: of a file (api.tokens_file), or of an OpenID provider (oidc.issuer).
+    Without either it serves this machine only.
     It needs the log and Redis, and beside it `tracklog process` and `tracklog route`, which fold what it shows.
 
     \b
@@ -34,10 +35,10 @@ def serve(run: Run) -> None:
       tracklog --set api.host=0.0.0.0 --set api.tokens_file=tokens.toml serve
     """
     settings = run.settings.api
-    if not settings.tokens_file and settings.host not in LOOPBACK:
+    if not settings.tokens_file and not run.settings.oidc.issuer and settings.host not in LOOPBACK:
         raise SettingsError(
             f"api.host is {settings.host!r} and there are no tokens: anybody could decide about held calls",
-            hint="set api.tokens_file, or serve 127.0.0.1",
+            hint="set api.tokens_file or oidc.issuer, or serve 127.0.0.1",
         )
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
         check_writable(log, run.settings)
@@ -50,6 +51,7 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
 
     from tracklog.consumers.api.app import make_app
     from tracklog.consumers.api.limits import RateLimit
+    from tracklog.consumers.api.oidc import Oidc
     from tracklog.consumers.api.services import Services
     from tracklog.consumers.api.tokens import TokenFile
 
@@ -64,6 +66,8 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         rate=RateLimit(settings.requests_per_s, clock),
         streams_max=settings.streams_max,
         framing=framing_of(run.settings),
+        settings=run.settings,
+        oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
     app = make_app(services, body_bytes_max=settings.body_bytes_max)
     listening = _listening(settings.host, settings.port)
@@ -80,7 +84,10 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
     run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
-    await server.serve(sockets=[listening])
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await services.ingest.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from tracklog.consumers.cli.run import Run
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.schemas.errors import TracklogError
 
-__all__ = ["stop_at_signals", "tell_outage"]
+__all__ = ["run_together", "stop_at_signals", "tell_outage"]
 
 
 def stop_at_signals() -> asyncio.Event:
@@ -26,3 +28,11 @@ def tell_outage(run: Run, error: TracklogError | None) -> None:
         run.out.note("it is back; going on")
     else:
         run.out.warning(f"waiting, for up to {OUTAGE_S_MAX:g} s: {error.message}")
+
+
+async def run_together(stop: asyncio.Event, *work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Until all are over; when one of them is, for whatever reason, the others are told to stop. Raises what it did."""
+    tasks = [asyncio.create_task(one(stop)) for one in work]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    await asyncio.gather(*tasks)

@@ -25,6 +25,10 @@ def submit(
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A label; repeatable.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Its tenant (else the setting).")] = None,
+    on_behalf_of: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who asked for it; that one may not approve its held calls.")
+    ] = None,
+    swarm: Annotated[str | None, typer.Option(metavar="NAME", help="The swarm that it belongs to.")] = None,
 ) -> None:
     """Give a task to the workers. Prints the trajectory's id when the task is durable; nothing waits for a worker.
 
@@ -34,8 +38,12 @@ def submit(
       tracklog submit traveller @task.txt
     """
     text = text_of(task, "the task")
+    labels = parse_labels(label or [])
     with opened_client(run.settings) as client:
-        made = asyncio.run(client.submit(agent, text, id=id, labels=parse_labels(label or []), tenant=tenant))
+        submitting = client.submit(
+            agent, text, id=id, labels=labels, tenant=tenant, on_behalf_of=on_behalf_of, swarm=swarm
+        )
+        made = asyncio.run(submitting)
     if run.as_json:
         run.out.json({"trajectory_id": made})
     else:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from tracklog.consumers.dispatch.plan import Do, Known, Step, next_step
 from tracklog.consumers.dispatch.slots import Row
 from tracklog.infra.clock import Clock, TwoClocks
+from tracklog.producers.precondition import unmet
 from tracklog.producers.tool_run import Ran, run_probe, run_tool, timely
 from tracklog.producers.tools import CallContext, ProbeAnswer, Tool
 from tracklog.schemas.events import ToolIntent
@@ -81,6 +82,9 @@ class Desk(Protocol):
     async def report(self, call: OpenCall, report: Report) -> None:
         """Puts the outcome into the inbox; returns when it is durable there."""
 
+    def paused(self, call: OpenCall) -> bool:
+        """Whether no call of its tool may be begun now."""
+
     def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
         """A place among those that may run the call's tool now."""
 
@@ -102,6 +106,7 @@ class Attempting:
         self._won: int | None = None
         self._sends = self._probes = 0
         self._absent = False
+        self._unmet = ""
         self._tried: list[str] = []
 
     async def settle(self) -> None:
@@ -112,12 +117,14 @@ class Attempting:
             if not await self._take(row):
                 return
 
-    def _known(self) -> Known:
+    def _known(self, *, barred: bool = False) -> Known:
         return Known(
             latest_us=self._now.latest_us(),
             earliest_us=self._now.earliest_us(),
             grace_us=self._grace_us,
             has_probe=self._tool is not None and self._tool.probe is not None,
+            paused=self._desk.paused(self._call),
+            barred=barred,
             cancelled=self._call.cancelled,
             won=self._won,
             sends=self._sends,
@@ -130,9 +137,14 @@ class Attempting:
         """The next step; False when the call needs nobody any more."""
         step = self._next(row)
         if step.do not in (Do.BID, Do.RUN):
-            return await self._other(step)
+            return await self._other(step, row)
         async with self._desk.turn(self._call):
             step = self._next(row)  # it may have waited for its turn
+            if step.do in (Do.BID, Do.RUN):
+                why = await self._precondition(step)
+                if why:
+                    return await self._hold_back(row, why)
+                step = self._next(row)
             if step.do is Do.BID:
                 row = await self._bid(step)
                 step = self._next(row)
@@ -143,7 +155,19 @@ class Attempting:
     def _next(self, row: Row) -> Step:
         return next_step(self._call.intent, row, self._known())
 
-    async def _other(self, step: Step) -> bool:
+    async def _hold_back(self, row: Row, why: str) -> bool:
+        """The precondition is not met. What nobody has sent is never sent; of what somebody may have sent that says
+        nothing, so it is looked at again some times, and then left to time."""
+        step = next_step(self._call.intent, row, self._known(barred=True))
+        if step.do is Do.EXPIRE:
+            self._unmet = why
+            return await self._other(step, row)
+        self._won, self._sends = None, self._sends + 1
+        self._tried.append(f"not sent again: {why}")
+        await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
+        return True
+
+    async def _other(self, step: Step, row: Row) -> bool:
         match step.do:
             case Do.NOTHING:
                 return False
@@ -157,7 +181,8 @@ class Attempting:
                 await self._desk.wait(self._call, max(0.0, left_s))
                 return True
             case Do.REPORT_EXPIRED:
-                return await self._end(step.slot, Ran(ResultStatus.EXPIRED, NEVER), Settled.EXPIRED)
+                said = f"{NEVER}: {self._unmet}" if self._unmet and self._desk.holds(row, step.slot) else NEVER
+                return await self._end(step.slot, Ran(ResultStatus.EXPIRED, said), Settled.EXPIRED)
             case _:
                 tried = ("; ".join(self._tried) or "an attempt without an outcome")[:TEXT_FIELD_CHARS_MAX]
                 return await self._end(step.slot, Ran(ResultStatus.UNKNOWN, tried), Settled.PERSON)
@@ -165,6 +190,8 @@ class Attempting:
     def _why(self) -> str:
         if self._call.cancelled:
             return "cancelled"
+        if self._unmet:
+            return self._unmet[:TEXT_FIELD_CHARS_MAX]
         return "; ".join(self._tried)[:TEXT_FIELD_CHARS_MAX] or "nobody tried before its deadline"
 
     async def _bid(self, step: Step) -> Row:
@@ -201,6 +228,14 @@ class Attempting:
     def _rests_on_its_key(self) -> bool:
         """Others may have sent it already, so it cannot be expired: a cancel waits for what sending it again tells."""
         return self._call.intent.effect is Effect.IDEMPOTENT
+
+    async def _precondition(self, step: Step) -> str:
+        """Why the call must not be sent now, "" when it may be."""
+        tool, desk = self._tool, self._desk
+        if tool is None or tool.precondition is None:
+            return ""
+        context = self._context(step._replace(until_us=self._call.intent.not_after or 0))
+        return await unmet(tool, context, await desk.arguments(self._call), lambda s: desk.wait(self._call, s))
 
     async def _send(self, step: Step) -> Ran:
         """The one place where a tool is set going; the deadline is looked at last."""

@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tracklog.consumers.dispatch.attempt import Attempting, OpenCall, Report
+from tracklog.consumers.dispatch.follow import Intended
+from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.consumers.dispatch.ledger import Ledger
 from tracklog.consumers.dispatch.partitions import Assigned, DispatchPartitions, News
+from tracklog.consumers.dispatch.pauses import Pauses
 from tracklog.consumers.dispatch.slots import Row
 from tracklog.consumers.dispatch.turns import Turns
 from tracklog.infra.blobs import BlobStore
@@ -66,7 +69,8 @@ class _Partition:
 
 
 class Dispatcher:
-    """Made and run on one event loop. `told` is called with a line for people now and then."""
+    """Made and run on one event loop. `told` is called with a line for people now and then. `keeper` has what is
+    stored of its partitions; without one they are folded from their first kept offset."""
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class Dispatcher:
         loop_settings: LoopSettings,
         body_inline_bytes_max: int = BODY_INLINE_BYTES_MAX,
         framing: Framing = single_object,
+        keeper: Keeper | None = None,
         told: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._log = log
@@ -94,8 +99,11 @@ class Dispatcher:
         """Of this start of the process; a frozen process and the one in its place may share a name."""
         self._settings = settings
         self._told = told
+        if keeper is not None:
+            keeper.told = told
         self._inline_bytes_max = body_inline_bytes_max
         self.turns: Final = Turns(clock)
+        self.pauses: Final = Pauses(log, topics, clock, told)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
         self._poster = Poster(log, topics, clock=clock, framing=framing)
         self._partitions: dict[int, _Partition] = {}
@@ -107,6 +115,9 @@ class Dispatcher:
             assigned=lambda p, found: self._on_loop(self._assigned, p, found),
             news=lambda p, news: self._on_loop(self._heard, p, news),
             revoked=self._revoked,
+            standing=self._ledger.standing,
+            saved=self._ledger.saved,
+            keeper=keeper,
         )
         quick = loop_settings.model_copy(update={"batch_wait_s": 0.0})
         self.partition_loop: Final = PartitionLoop(log, topics.events, owner, clock=clock, settings=quick)
@@ -122,9 +133,12 @@ class Dispatcher:
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then lets calls under way end. Raises what ended the partition loop."""
         async with owning(self.partition_loop, self._topics.group(self._settings.group)) as ended:
-            waits = [asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait())]
+            looking = asyncio.create_task(self.pauses.follow(self._look_again), name="tracklog-pauses")
+            waits = [asyncio.create_task(stop.wait()), asyncio.create_task(ended.wait()), looking]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if looking.done():
+                    looking.result()  # it ends by an error only
             finally:
                 for one in waits:
                     one.cancel()
@@ -139,9 +153,11 @@ class Dispatcher:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _assigned(self, partition: int, found: Assigned) -> None:
-        self._partitions[partition] = _Partition(found.position, cancelled=set(found.cancelled))
-        self._ledger.own(partition, found.rows, found.ledger_position)
-        self._heard(partition, News(found.position, found.calls))
+        """One that is owned already was read again, from what the store says: its calls go on, or are closed."""
+        owned = self._partitions.setdefault(partition, _Partition(found.position))
+        self._ledger.own(partition, found.rows, found.ledger_position, found.unsaved)
+        closed = tuple(one for one in owned.calls if one not in found.rows)
+        self._heard(partition, News(found.position, found.calls, closed, cancelled=tuple(found.cancelled)))
 
     def _heard(self, partition: int, news: News) -> None:
         owned = self._partitions.get(partition)
@@ -149,11 +165,8 @@ class Dispatcher:
             return
         owned.cancelled.update(news.cancelled)
         for one in news.opened:
-            call = OpenCall(one.trajectory_id, one.tenant, one.epoch, one.seq, one.lane, one.intent, one.hash)
-            call.cancelled = one.trajectory_id in owned.cancelled
-            owned.calls[call.hash] = call
-            self._where[call.hash] = partition
-            owned.tasks[call.hash] = asyncio.create_task(self._care(call), name=f"tracklog-{one.intent.call_id}")
+            if one.hash not in owned.calls:
+                self._opened(partition, owned, one)
         for call_hash in news.closed:
             self._closed(partition, owned, call_hash)
         if news.cancelled:
@@ -164,6 +177,19 @@ class Dispatcher:
         owned.position = news.position
         moved, owned.moved = owned.moved, asyncio.Event()
         moved.set()
+
+    def _opened(self, partition: int, owned: _Partition, one: Intended) -> None:
+        call = OpenCall(one.trajectory_id, one.tenant, one.epoch, one.seq, one.lane, one.intent, one.hash)
+        call.cancelled = one.trajectory_id in owned.cancelled
+        owned.calls[call.hash] = call
+        self._where[call.hash] = partition
+        owned.tasks[call.hash] = asyncio.create_task(self._care(call), name=f"tracklog-{one.intent.call_id}")
+
+    def _look_again(self) -> None:
+        """Calls that wait look at what they know again."""
+        for owned in self._partitions.values():
+            for call in owned.calls.values():
+                call.changed.set()
 
     def _closed(self, partition: int, owned: _Partition, call_hash: bytes) -> None:
         call = owned.calls.pop(call_hash, None)
@@ -256,6 +282,9 @@ class Dispatcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(owned.moved.wait(), left_s)
         return call.open and not call.cancelled
+
+    def paused(self, call: OpenCall) -> bool:
+        return self.pauses.holds(call.intent.tool)
 
     def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
         tool = self._tools.get(call.intent.tool)

@@ -1,6 +1,7 @@
 """What a dispatcher keeps of each trajectory: its head, and its dispatched calls that have no result. Pure.
 
-A few fields instead of the whole state: a dispatcher follows every trajectory of its partitions.
+A few fields instead of the whole state: a dispatcher follows every trajectory of its partitions. Which events are
+accepted does not rest on the head's windows of known hashes (they name what is not), so it keeps none.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 from tracklog.schemas.lifecycle import lane_of
 from tracklog.schemas.values import Place
 
-__all__ = ["NEW", "Followed", "Intended", "follow"]
+__all__ = ["NEW", "Followed", "Intended", "follow", "intended"]
 
 
 class Intended(NamedTuple):
@@ -41,19 +42,14 @@ NEW: Final = Followed()
 
 
 def follow(known: Followed, event: Event) -> Followed:
-    """What is known after a record; only accepted events count."""
+    """What is known after a record; the same object when the record was not accepted."""
     judgement = judge(known.head, event)
-    head = advance(known.head, event, judgement)
     if judgement.verdict is not Verdict.ACCEPTED:
-        return known._replace(head=head)
-    envelope = event.envelope
+        return known
+    head = advance(known.head, event, judgement)._replace(recent=())
     match event.body:
         case ev.ToolIntent() as intent if intent.place is Place.DISPATCH:
-            lane = lane_of(envelope.ext)
-            one = Intended(
-                envelope.trajectory_id, envelope.tenant, envelope.epoch, envelope.seq, lane, event.hash, intent
-            )
-            return known._replace(head=head, calls={**known.calls, intent.call_id: one})
+            return known._replace(head=head, calls={**known.calls, intent.call_id: intended(event, intent)})
         case ev.ToolResult(call_id=call_id) if call_id in known.calls:
             left = {name: one for name, one in known.calls.items() if name != call_id}
             return known._replace(head=head, calls=left)
@@ -63,6 +59,12 @@ def follow(known: Followed, event: Event) -> Followed:
         case ev.CancelRequested():
             return known._replace(head=head, cancelled=True)
         case ev.TaskEnded():
-            return known._replace(head=head._replace(recent=(), lost=()), calls={}, ended=True)
+            return known._replace(head=head, calls={}, ended=True)
         case _:
             return known._replace(head=head)
+
+
+def intended(event: Event, intent: ev.ToolIntent) -> Intended:
+    envelope = event.envelope
+    lane = lane_of(envelope.ext)
+    return Intended(envelope.trajectory_id, envelope.tenant, envelope.epoch, envelope.seq, lane, event.hash, intent)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+import threading
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from tracklog.consumers.dispatch.kept import Standing
 from tracklog.consumers.dispatch.slots import EMPTY, Row, entered
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log, Reader, Record
@@ -33,7 +35,10 @@ STRAGGLERS_MAX: Final = 10_000
 
 
 class Ledger:
-    """Its methods are called from one event loop. `foreign_records`: entries that are none."""
+    """Its methods are called from one event loop, `standing` and `saved` from any thread.
+
+    `foreign_records`: entries that are none.
+    """
 
     def __init__(self, log: Log, topic: str, *, clock: Clock, framing: Framing = single_object) -> None:
         self._log = log
@@ -42,6 +47,9 @@ class Ledger:
         self._framing = framing
         self._rows: dict[int, dict[bytes, Row]] = {}
         self._positions: dict[int, int] = {}
+        self._unsaved: dict[int, set[bytes]] = {}
+        self._lock = threading.Lock()
+        """Held while rows and position are changed together."""
         self._settled: dict[bytes, None] = {}
         self._reader: Reader | None = None
         self._changed = False
@@ -51,20 +59,41 @@ class Ledger:
         self._answered: dict[int, int] = {}
         self.foreign_records = 0
 
-    def own(self, partition: int, rows: Mapping[bytes, Row], position: int) -> None:
-        """A partition is followed from here on; `rows` is what is known up to there."""
-        self._rows[partition] = dict(rows)
-        self._positions[partition] = position
+    def own(
+        self, partition: int, rows: Mapping[bytes, Row], position: int, unsaved: Collection[bytes] = frozenset()
+    ) -> None:
+        """A partition is followed from here on; `rows` is what is known up to there. `unsaved`: see `standing`."""
+        with self._lock:
+            self._rows[partition] = dict(rows)
+            self._positions[partition] = position
+            self._unsaved[partition] = set(unsaved)
         self._changed = True
 
     def disown(self, partition: int) -> None:
-        self._rows.pop(partition, None)
-        self._positions.pop(partition, None)
+        with self._lock:
+            for kept in (self._rows, self._positions, self._unsaved):
+                kept.pop(partition, None)
         self._changed = True
+
+    def standing(self, partition: int, wanted: Collection[bytes]) -> Standing | None:
+        """The rows wanted, and all that changed since they were last `saved`; None when it is not followed."""
+        with self._lock:
+            rows = self._rows.get(partition)
+            if rows is None:
+                return None
+            asked = self._unsaved[partition].union(wanted)
+            return Standing(self._positions[partition], {one: rows.get(one, EMPTY) for one in asked})
+
+    def saved(self, partition: int, standing: Standing) -> None:
+        with self._lock:
+            rows, unsaved = self._rows.get(partition, {}), self._unsaved.get(partition, set())
+            unsaved.difference_update([one for one, row in standing.rows.items() if rows.get(one, EMPTY) is row])
 
     def settled(self, partition: int, intent_hash: bytes) -> None:
         """The call has its result: its row is let go."""
-        self._rows.get(partition, {}).pop(intent_hash, None)
+        with self._lock:
+            self._rows.get(partition, {}).pop(intent_hash, None)
+            self._unsaved.get(partition, set()).discard(intent_hash)
         self._settled[intent_hash] = None
         if len(self._settled) > STRAGGLERS_MAX:
             del self._settled[next(iter(self._settled))]
@@ -121,20 +150,21 @@ class Ledger:
     async def _refresh(self, partition: int) -> None:
         ticket = self._asked[partition] = next(self._tickets)
         async with self._reading:
-            if self._answered.get(partition, 0) >= ticket:
-                return
-            upto = dict(self._asked)
-            wanted = [one for one in self._positions if upto.get(one, 0) > self._answered.get(one, 0)]
-            if partition not in wanted:
-                raise LogUnavailable(f"partition {partition} of {self._topic} is not this dispatcher's any more")
-            reader = await self._open()
-            for record in await asyncio.to_thread(self._read, reader, wanted):
-                self._keep(record)
-            if self._changed:  # what was read is read again from the positions of before: entering twice is once
-                return
-            for one in self._positions:
-                self._positions[one] = reader.position(one)
-            self._answered.update((one, upto[one]) for one in wanted)
+            while self._answered.get(partition, 0) < ticket:
+                upto = dict(self._asked)
+                wanted = [one for one in self._positions if upto.get(one, 0) > self._answered.get(one, 0)]
+                if partition not in wanted:
+                    raise LogUnavailable(f"partition {partition} of {self._topic} is not this dispatcher's any more")
+                reader = await self._open()
+                records = await asyncio.to_thread(self._read, reader, wanted)
+                if self._changed:  # what is owned has changed meanwhile: it is read again from where that begins
+                    continue
+                with self._lock:
+                    for record in records:
+                        self._keep(record)
+                    for one in self._positions:
+                        self._positions[one] = reader.position(one)
+                self._answered.update((one, upto[one]) for one in wanted)
 
     async def _open(self) -> Reader:
         """The reader over the partitions that are owned now."""
@@ -180,6 +210,7 @@ class Ledger:
             return
         intent_hash = read.envelope.intent_hash
         if intent_hash not in self._settled:
+            self._unsaved[record.partition].add(intent_hash)
             rows[intent_hash] = entered(rows.get(intent_hash, EMPTY), read, record.timestamp_ms)
 
 

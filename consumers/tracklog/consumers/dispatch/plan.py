@@ -5,12 +5,16 @@
     no slot                           readonly      run it: readonly takes no slots
     no slot, before not-after         others        bid for slot 1
     no slot, later, or cancelled      others        expire slot 1
-    a tool that is not here           any           as if its time had not come: wait for its deadline, then expire
+    a tool that is not here or paused any           as if its time had not come: wait for its deadline, then expire
     the last slot is expired          any           report that it did not happen, and never will
     an attempt that was just won      any           run it; past its deadline (not idempotent): expire the next slot
+    a precondition that is not met    any           as if the call were cancelled: not begun, not sent again
     an attempt without Done: doubt    idempotent    run again under its key while that surely lives, else as below
                                       with a probe  wait, probe; absent: expire the next slot
                                       others        wait, ask a person
+
+A paused tool is not set going in any of these: what would run waits for the end of its time instead, and what is done
+then is the same as without the pause. Probing and asking go on.
 
 *Wait* is until an effect of the last attempt has landed or never will: its own not-after and the grace; for an
 idempotent call also until its key is surely forgotten. An attempt whose tool said `Pending` is in doubt from the time
@@ -58,6 +62,7 @@ class Known(NamedTuple):
 
     `won`: the slot that it holds and has not used yet. `latest_us`, `earliest_us`: now, by the clock that is ahead and
     by the one that is behind. `sends`, `probes`: how often it has sent again and probed. `absent`: a probe said so.
+    `paused`: no call of the tool may be begun. `barred`: its precondition has just said that it must not be sent.
     """
 
     latest_us: int
@@ -65,11 +70,18 @@ class Known(NamedTuple):
     grace_us: int
     has_tool: bool = True
     has_probe: bool = False
+    paused: bool = False
+    barred: bool = False
     cancelled: bool = False
     won: int | None = None
     sends: int = 0
     probes: int = 0
     absent: bool = False
+
+    @property
+    def unwanted(self) -> bool:
+        """A call that nobody has sent is not to be sent any more."""
+        return self.cancelled or self.barred
 
 
 def next_step(intent: ToolIntent, row: Row, known: Known) -> Step:
@@ -84,26 +96,28 @@ def next_step(intent: ToolIntent, row: Row, known: Known) -> Step:
     key_ends_us = _key_ends_us(intent, row)
     if known.won == len(row.slots):
         until_us = last.not_after if key_ends_us is None else min(last.not_after, key_ends_us - known.grace_us)
-        if known.latest_us < until_us and not known.cancelled:
-            return Step(Do.RUN, len(row.slots), until_us)
+        if known.latest_us < until_us and not known.unwanted:
+            return Step(Do.WAIT if known.paused else Do.RUN, len(row.slots), until_us)
         if key_ends_us is None:
             return Step(Do.EXPIRE, len(row.slots) + 1)
     return _in_doubt(row, known, last.not_after, key_ends_us)
 
 
 def _first(intent: ToolIntent, known: Known) -> Step:
-    if intent.effect is Effect.READONLY and known.has_tool and not known.cancelled:
+    can_run = known.has_tool and not known.paused
+    if intent.effect is Effect.READONLY and can_run and not known.unwanted:
         return Step(Do.RUN, 0, _FOR_EVER)
     not_after = intent.not_after if intent.not_after is not None else 0
-    if known.cancelled or known.latest_us >= not_after:
+    if known.unwanted or known.latest_us >= not_after:
         return Step(Do.EXPIRE, 1)
-    return Step(Do.BID, 1) if known.has_tool else Step(Do.WAIT, 0, not_after)
+    return Step(Do.BID, 1) if can_run else Step(Do.WAIT, 0, not_after)
 
 
 def _in_doubt(row: Row, known: Known, not_after: int, key_ends_us: int | None) -> Step:
     number = len(row.slots)
     pending = row.pending_until
-    if key_ends_us is not None and pending is None and known.has_tool and known.sends < REISSUES_MAX:
+    may_send = known.has_tool and not (known.paused or known.barred) and known.sends < REISSUES_MAX
+    if key_ends_us is not None and pending is None and may_send:
         send_until_us = key_ends_us - known.grace_us
         if known.latest_us < send_until_us:
             return Step(Do.RUN, number, send_until_us)

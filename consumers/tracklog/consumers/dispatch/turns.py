@@ -1,9 +1,9 @@
-"""Who may run a tool now: at most so many calls at once, so many starts a second, none while it is paused."""
+"""Who may run a tool now: at most so many calls at once, so many starts a second."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -14,19 +14,16 @@ __all__ = ["CALLS_MAX", "Turns"]
 
 CALLS_MAX: Final = 64
 """Calls of one tool at once in one process, when the tool does not say."""
-LOOK_S: Final = 0.25
-"""Between two looks whether a paused tool was resumed."""
 
 
 class Turns:
-    """Of one process. `paused` holds the names of tools that are not to be started; what runs goes on."""
+    """Of one process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._places: dict[str, asyncio.Semaphore] = {}
         self._next_s: dict[str, float] = {}
         self._serial: dict[tuple[str, str], tuple[asyncio.Lock, int]] = {}
-        self.paused: Set[str] = frozenset()
 
     @asynccontextmanager
     async def turn(self, tool: Tool, trajectory_id: str) -> AsyncIterator[None]:
@@ -36,8 +33,6 @@ class Turns:
                 await places.enter_async_context(self._alone((tool.name, trajectory_id)))
             limit = tool.calls_max if tool.calls_max is not None else CALLS_MAX
             await places.enter_async_context(self._places.setdefault(tool.name, asyncio.Semaphore(limit)))
-            while tool.name in self.paused:  # noqa: ASYNC110 - another process sets it
-                await asyncio.sleep(LOOK_S)
             await self._in_time(tool)
             yield
 

@@ -3,10 +3,12 @@
     timer by the clock      TimerDue when it is due
     request for approval    a Decision that it has expired, when nobody decided in time
     message                 to the trajectory that it is for, in the order of its sender, with its cause
+    child run               its Submit; its Cancel when its parent is cancelled or ends; its end, to the parent
 
 The partition loop's thread folds the agenda into Redis; the event loop looks at the agendas of the partitions that are
-owned, several times a second, and posts. Everything posted has its identity from the event that it rests on, so it may
-be posted again, after a crash or by two routers at once: it is taken once.
+owned, several times a second, and posts. What is durable in an inbox is taken off the agenda, so nothing is kept in
+memory. Everything posted has its identity from the event that it rests on, so it may be posted again, after a crash or
+by two routers at once: it is taken once.
 """
 
 from __future__ import annotations
@@ -16,30 +18,29 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from tracklog.consumers.routing.deliveries import Delivery, delivery_of
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.partition_thread import owning
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
-from tracklog.processors.agenda import DUE, OUTBOX, Entry, Post, TrajectoryAgenda, entry_of, post_of
+from tracklog.processors.agenda import DUE, OUTBOX, Entry, TrajectoryAgenda, entry_of
+from tracklog.processors.outbox import Post, post_of
 from tracklog.processors.running import Running
 from tracklog.producers.approvals import EXPIRY
 from tracklog.producers.post import Poster
 from tracklog.schemas.codec import Event, Framing, decode_event, single_object
 from tracklog.schemas.errors import ForeignRecord, InputError, LogError, StoreError
-from tracklog.schemas.events import MessageSent
-from tracklog.schemas.inbox import Decision, InboxBody, Message, TimerDue
+from tracklog.schemas.inbox import Cancel, Decision, InboxBody, Message, Outcome, Submit, TimerDue
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Choice, InboxId, Ref, Role
+from tracklog.schemas.values import Choice, InboxId, Ref
 
 __all__ = ["Router"]
 
 LOOK_S: Final = 0.1
 AT_ONCE_MAX: Final = 500
 """Entries of one partition that one look takes up."""
-SAID_MAX: Final = 100_000
-"""Entries that are remembered as posted, until the event that answers them takes them off the agenda."""
 AWAY_S: Final = 1.0
 """The pause after the log or Redis was away."""
 _US_PER_MS: Final = 1000
@@ -51,6 +52,9 @@ class Counts(NamedTuple):
     timers: int = 0
     expiries: int = 0
     messages: int = 0
+    children: int = 0
+    cancels: int = 0
+    outcomes: int = 0
     undelivered: int = 0
 
 
@@ -73,7 +77,6 @@ class Router:
         self._running = running
         self._clock = clock
         self._poster = Poster(log, topics, clock=clock, framing=framing)
-        self._said: dict[bytes, None] = {}
         self.counts = Counts()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -92,11 +95,11 @@ class Router:
             return AWAY_S
         return LOOK_S
 
-    async def look(self) -> None:
-        """Posts what is due now, of the partitions that are owned. Raises LogError, StoreError."""
-        for partition in list(self._running.loop.positions):
+    async def look(self, partitions: Iterable[int] | None = None) -> None:
+        """Posts what is due now of these partitions, or of those that are owned. Raises LogError, StoreError."""
+        for partition in list(self._running.loop.positions if partitions is None else partitions):
             due, outbox = await asyncio.to_thread(self._agenda, partition)
-            await asyncio.gather(*(self._say(member) for member in due if member not in self._said))
+            await asyncio.gather(*(self._say(partition, member) for member in due))
             await self._deliver(partition, outbox)
 
     def _agenda(self, partition: int) -> tuple[list[bytes], list[bytes]]:
@@ -110,7 +113,7 @@ class Router:
         )
         return due, outbox
 
-    async def _say(self, member: bytes) -> None:
+    async def _say(self, partition: int, member: bytes) -> None:
         entry = entry_of(member)
         if entry.is_timer:
             body: InboxBody = TimerDue(timer_id=entry.name, due_at=entry.due_us)
@@ -121,9 +124,7 @@ class Router:
             self.counts = self.counts._replace(expiries=self.counts.expiries + 1)
         cause = Ref(trajectory_id=entry.trajectory_id, seq=entry.seq)
         await self._poster.post(entry.trajectory_id, body, inbox_id=inbox_id, tenant=entry.tenant, causes=(cause,))
-        self._said[member] = None
-        if len(self._said) > SAID_MAX:
-            del self._said[next(iter(self._said))]
+        await self._take_off(partition, DUE, member)
 
     async def _deliver(self, partition: int, outbox: list[bytes]) -> None:
         """Messages of one sender one after the other, those of several side by side."""
@@ -136,28 +137,26 @@ class Router:
     async def _deliver_all(self, partition: int, posts: Iterable[tuple[bytes, Post]]) -> None:
         for member, post in posts:
             event = await asyncio.to_thread(self._event_at, partition, post.offset)
-            if event is not None and isinstance(event.body, MessageSent):
-                await self._send(event, event.body)
-            key = self._running.store.keys.key(partition, OUTBOX)
-            await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
+            delivery = delivery_of(event, post) if event is not None else None
+            if event is not None and delivery is not None:
+                await self._send(delivery, event.envelope.tenant)
+            await self._take_off(partition, OUTBOX, member)
 
-    async def _send(self, event: Event, sent: MessageSent) -> None:
-        sender = event.envelope
-        ref = Ref(trajectory_id=sender.trajectory_id, seq=sender.seq)
-        body = Message(peer=sender.trajectory_id, role=Role.AGENT, message=sent.message, about=sent.about or ref)
+    async def _take_off(self, partition: int, name: str, member: bytes) -> None:
+        """After it is durable in an inbox: a crash in between posts it again."""
+        key = self._running.store.keys.key(partition, name)
+        await asyncio.to_thread(ask, self._client, [("ZREM", key, member)])
+
+    async def _send(self, delivery: Delivery, tenant: str) -> None:
+        to, body, inbox_id, cause, lamport, ext = delivery
+        counted = _COUNTED[type(body)]
         try:
             await self._poster.post(
-                sent.peer,
-                body,
-                inbox_id=InboxId(source=f"msg/{sender.trajectory_id}", seq=sender.seq),
-                tenant=sender.tenant,
-                causes=(ref,),
-                lamport=sender.lamport,
+                to, body, inbox_id=inbox_id, tenant=tenant, causes=(cause,), lamport=lamport, ext=ext
             )
         except InputError:  # a peer that is no trajectory: a person, who reads it in the record
-            self.counts = self.counts._replace(undelivered=self.counts.undelivered + 1)
-            return
-        self.counts = self.counts._replace(messages=self.counts.messages + 1)
+            counted = "undelivered"
+        self.counts = self.counts._replace(**{counted: getattr(self.counts, counted) + 1})
 
     def _event_at(self, partition: int, offset: int) -> Event | None:
         for record in read_range(self._log, self._topics.events, partition, offset, offset + 1):
@@ -166,6 +165,9 @@ class Router:
             except ForeignRecord:
                 return None
         return None
+
+
+_COUNTED: Final = {Message: "messages", Submit: "children", Cancel: "cancels", Outcome: "outcomes"}
 
 
 def _expired(entry: Entry) -> Decision:

@@ -47,8 +47,11 @@ class Retelling:
 
     def message(self, event: Event) -> dict[str, Any] | None:
         """The message that an event carries, None for one that carries none."""
-        shape = event.envelope.ext.get(EXT_MESSAGE, "")
-        plain = self._plain(event.body) if shape != NO_MESSAGE else None
+        return self.told(event.body, event.envelope.ext.get(EXT_MESSAGE, ""))
+
+    def told(self, body: ev.EventBody | None, shape: str) -> dict[str, Any] | None:
+        """The same from the body of an event, and the shape in its `ext`."""
+        plain = self._plain(body) if shape != NO_MESSAGE else None
         return None if plain is None else reshaped(plain, shape)
 
     def _plain(self, body: ev.EventBody | None) -> dict[str, Any] | None:

@@ -1,0 +1,179 @@
+"""`tracklog projections list|verify|rebuild|retry|drop`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.loaded import Folder, Load, available, the_one
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.projections import Known, Projections, tried
+from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
+from tracklog.schemas.errors import InputError
+
+app = new_app(help="Look at what is folded into Redis, compare it with the log, build it anew.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A projection: see `tracklog projections list`.")]
+SHOWN_CHARS_MAX = 200
+
+
+@command(app, name="list")
+def list_(run: Run) -> None:
+    """List the projections in Redis: version, how far behind the log, and trajectories that stopped in them.
+
+    Exit code 1 when a trajectory is parked: its processor failed on an event of it, and goes on without it.
+
+    \b
+    Examples:
+      tracklog projections list
+      tracklog projections list --json
+    """
+    with _opened(run) as projections:
+        known = projections.known()
+    if any(one.parked for one in known):
+        run.faulty()
+    if run.as_json:
+        run.out.json({"projections": [_as_json(one) for one in known]})
+        return
+    if not known:
+        run.out.text("nothing is folded yet: tracklog process")
+        return
+    rows = [
+        tuple(map(str, (one.name, _version(one), sum(one.positions.values()), one.behind, len(one.parked))))
+        for one in known
+    ]
+    run.out.table(("projection", "version", "offsets", "behind", "parked"), rows, title="projections")
+    for name, trajectory_id, parked in tried(known):
+        run.out.text(
+            f"{name}: {trajectory_id} stopped at offset {parked.offset} ({parked.event}, seq {parked.seq}, tried"
+            f" {parked.rounds}x): {parked.error[:SHOWN_CHARS_MAX]}"
+        )
+
+
+@command(app)
+def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> None:
+    """Fold the log afresh in memory, and compare it with Redis key by key; name the first that differs.
+
+    Exit code 1 when one does. Changes nothing; the projection may be folded on meanwhile.
+
+    \b
+    Examples:
+      tracklog projections verify spend
+      tracklog projections verify failures --load my_views.failures:Failures
+    """
+    processor = the_one(available(load, folder), name)
+    with _opened(run) as projections:
+        total = sum(projections.one(name).positions.values())
+        with run.out.progress(f"folding {name}", total) as advance:
+            compared = projections.verify(processor, advance)
+    found = compared.difference
+    if found is not None:
+        run.faulty()
+    if run.as_json:
+        shown = None if found is None else {"partition": found.partition, "key": found.key, **_both(found)}
+        run.out.json({"name": name, "keys": compared.keys, "positions": compared.positions, "difference": shown})
+    elif found is None:
+        run.out.text(f"{name}: {compared.keys} keys, as the log says")
+    else:
+        both = _both(found)
+        run.out.text(
+            f"{name}: {found.key} of partition {found.partition} differs\n  in Redis   {both['stored']}\n  by the log"
+            f" {both['folded']}\nbuild it anew: tracklog projections rebuild {name}"
+        )
+
+
+@command(app)
+def rebuild(run: Run, name: Name, load: Load = None, folder: Folder = None) -> None:
+    """Fold a processor from the beginning beside what is live, then turn readers over to it and drop the old one.
+
+    What is live is read and folded on meanwhile. Processes that fold the same version go on with the new one by
+    themselves. Of a new version nothing else is touched: the old one stays until it is dropped.
+
+    \b
+    Examples:
+      tracklog projections rebuild spend
+    """
+    processor = the_one(available(load, folder), name)
+    with _opened(run) as projections:
+        topic = run.settings.topic_names.events
+        partitions = range(projections.log.partition_count(topic))
+        total = sum(bounds.end - bounds.first for bounds in (projections.log.bounds(topic, p) for p in partitions))
+        with run.out.progress(f"folding {name}", total) as advance:
+            built = projections.rebuild(processor, advance)
+    if run.as_json:
+        run.out.json({"name": name, "version": processor.version, **built._asdict()})
+        return
+    said = {True: "; equal to what was there", False: "; what was there was different", None: ""}[built.equal]
+    run.out.text(f"{name}, version {processor.version}: {built.records} records folded into build {built.build}{said}")
+
+
+@command(app)
+def retry(
+    run: Run,
+    name: Name,
+    trajectory_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Parked ones; all.")] = None,
+) -> None:
+    """Have trajectories that stopped in a projection taken up again where they stopped.
+
+    Ask for it after the processor was corrected and is running again. Done within seconds by whoever folds the
+    partition: look with `tracklog projections list`.
+
+    \b
+    Examples:
+      tracklog projections retry failures
+      tracklog projections retry failures airline-17-3
+    """
+    with _opened(run) as projections:
+        asked = projections.retry(name, trajectory_ids or [])
+    if run.as_json:
+        run.out.json({"name": name, "asked": asked})
+    else:
+        run.out.text(f"asked for another try of {len(asked)} in {name}" if asked else f"nothing is parked in {name}")
+
+
+@command(app)
+def drop(
+    run: Run,
+    name: Name,
+    version: Annotated[int | None, typer.Option("--version", help="Which one; the live one when left out.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Yes, delete it.")] = False,
+) -> None:
+    """Delete a projection from Redis. The log keeps everything: whoever folds it begins anew.
+
+    \b
+    Examples:
+      tracklog projections drop spend --version 1 --yes
+    """
+    if not yes:
+        raise InputError(f"this deletes {name} from Redis", hint="say --yes to do it; it can be folded again")
+    with _opened(run) as projections:
+        count = projections.drop(name, version)
+    if run.as_json:
+        run.out.json({"name": name, "keys": count})
+    else:
+        run.out.text(f"{name}: {count} keys deleted")
+
+
+@contextmanager
+def _opened(run: Run) -> Iterator[Projections]:
+    with opened_log(run.settings) as log:
+        check_topic(log, run.settings)
+        with opened_redis(run.settings) as client:
+            yield Projections(log, client, run.settings)
+
+
+def _version(one: Known) -> str:
+    return f"{one.version}.{one.build}" if one.build else str(one.version)
+
+
+def _as_json(one: Known) -> dict[str, object]:
+    parked = [{"trajectory_id": name, "partition": p, **what._asdict()} for name, (p, what) in one.parked.items()]
+    return {**one._asdict(), "parked": parked}
+
+
+def _both(found: object) -> dict[str, str]:
+    return {side: repr(getattr(found, side))[:SHOWN_CHARS_MAX] for side in ("stored", "folded")}

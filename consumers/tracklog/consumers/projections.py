@@ -1,0 +1,236 @@
+"""What is folded into Redis: which projections, how far, which trajectories stopped in them; built anew, compared,
+dropped, tried again (docs/processors.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tracklog.consumers.wiring import lag_of
+from tracklog.infra.clock import SystemClock, SystemEntropy
+from tracklog.infra.log.port import Log, TopicInfo
+from tracklog.infra.partition_loop import PartitionLoop
+from tracklog.infra.redis_client import RedisClient, store_errors
+from tracklog.infra.redis_script import ask
+from tracklog.infra.settings import Settings
+from tracklog.processors.bundle import Bundle
+from tracklog.processors.comparing import Compared, compare, digest
+from tracklog.processors.parked import PARKED, RETRY, Parked, parked_of
+from tracklog.processors.processor import Processor
+from tracklog.processors.redis_store import LiveKeys, RedisStore, checkpoint_of, live_keys
+from tracklog.processors.running import store_of, view_of
+from tracklog.processors.store import Checkpoint
+from tracklog.processors.store_keys import StoreKeys, pointer_key
+from tracklog.schemas.errors import InputError, StoreConflict
+
+__all__ = ["Known", "Projections", "Rebuilt"]
+
+EQUAL_TRIES: Final = 20
+"""How often a rebuild catches up with a projection that moves on, to compare both at one position."""
+
+
+class Known(NamedTuple):
+    """A projection in Redis. `behind`: records between its positions and the ends of the log."""
+
+    name: str
+    version: int
+    build: int
+    positions: dict[int, int]
+    behind: int
+    parked: dict[str, tuple[int, Parked]]
+
+
+class Rebuilt(NamedTuple):
+    """`records` were folded into `build`; `equal` to what stood there, None when there was nothing to compare with."""
+
+    build: int
+    records: int
+    equal: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Projections:
+    """The projections of one installation."""
+
+    log: Log
+    client: RedisClient
+    settings: Settings
+
+    @property
+    def _topic(self) -> str:
+        return self.settings.topic_names.events
+
+    def known(self) -> list[Known]:
+        """All that readers are pointed to, by name. Raises StoreUnavailable, LogUnavailable."""
+        start = pointer_key(self.settings.topic_names.prefix, "")
+        with store_errors(self.client):
+            names = sorted(key.decode().removeprefix(start) for key in self.client.scan_iter(match=f"{start}*"))
+        return [self.one(name) for name in names]
+
+    def one(self, name: str) -> Known:
+        """Raises InputError for a name that nobody has folded."""
+        keys, partitions = self._live(name)
+        positions = {p: 0 if one is None else one.position for p, one in self._checkpoints(keys, partitions).items()}
+        parked = {
+            trajectory_id: (partition, one)
+            for partition in range(partitions)
+            for trajectory_id, one in self._parked(keys, partition).items()
+        }
+        return Known(name, keys.version, keys.build, positions, lag_of(self.log, self._topic, positions), parked)
+
+    def retry(self, name: str, trajectory_ids: Sequence[str]) -> list[str]:
+        """Asks for another try of parked trajectories, all of them where none is named; gives those asked for.
+
+        Raises InputError for one that is not parked. Done by whoever folds the partition, at its next step.
+        """
+        keys, _ = self._live(name)
+        parked = self.one(name).parked
+        for one in trajectory_ids:
+            if one not in parked:
+                raise InputError(
+                    f"{one!r} is not parked in {name}", hint="`tracklog projections list --json` names those that are"
+                )
+        asked = sorted(trajectory_ids or parked)
+        ask(self.client, [("HSET", keys.key(parked[one][0], RETRY), one, "") for one in asked])
+        return asked
+
+    def verify(self, processor: Processor[Any], progress: Callable[[int], object]) -> Compared:
+        """Folds the log afresh in memory and compares. Raises InputError, StoreConflict when it moves too fast."""
+        keys, partitions = self._live(processor.name)
+        if keys.version != processor.version:
+            raise InputError(
+                f"Redis has version {keys.version} of {processor.name}; the processor at hand is version"
+                f" {processor.version}",
+                hint="load the one that is live, or rebuild",
+            )
+        return compare(
+            processor,
+            self._pinned(processor, self._info(), keys.build),
+            self.log,
+            self._topic,
+            partitions=partitions,
+            state_bytes_max=self.settings.processors.state_bytes_max,
+            progress=progress,
+        )
+
+    def rebuild(self, processor: Processor[Any], progress: Callable[[int], object]) -> Rebuilt:
+        """Folds the log from its beginning beside what is live, compares both, and turns readers and the processes
+        that fold over to it; then drops the old one. Killed before that, nothing has changed. Whoever folds the version
+        goes on meanwhile.
+        """
+        info = self._info()
+        live = live_keys(self.client, self.settings.topic_names.prefix, processor.name)
+        same = live is not None and live.keys.version == processor.version
+        store = store_of(processor.name, processor.version, info, self.client, self.settings, SystemEntropy())
+        old_build = store.live_build()
+        new = self._pinned(processor, info, old_build + 1)
+        partitions = info.spec.partitions
+        for partition in range(partitions):  # what a rebuild left that was killed
+            new.drop(partition)
+        folding = _Folding(self, processor, new, partitions, progress)
+        old = self._pinned(processor, info, old_build)
+        equal = folding.equal(old) if same else None
+        folding.catch_up()
+        new.publish(partitions, replace=True)
+        for partition in range(partitions):
+            old.drop(partition)
+        return Rebuilt(new.keys.build, folding.records, equal)
+
+    def drop(self, name: str, version: int | None) -> int:
+        """Deletes a version of a projection, all builds, and its pointer when readers follow it; gives the number of
+        keys. A process that still folds it begins anew. Raises InputError."""
+        keys, partitions = self._live(name)
+        version = keys.version if version is None else version
+        count = 0
+        with store_errors(self.client):
+            for partition in range(partitions):
+                base = f"{keys.prefix}:{{{partition}}}:{name}:v{version}"
+                for pattern in (f"{base}:*", f"{base}.*"):
+                    for key in self.client.scan_iter(match=pattern, count=1000):
+                        count += int(self.client.unlink(key))
+            if version == keys.version:
+                count += int(self.client.unlink(pointer_key(keys.prefix, name)))
+        return count
+
+    def _live(self, name: str) -> LiveKeys:
+        found = live_keys(self.client, self.settings.topic_names.prefix, name)
+        if found is None:
+            raise InputError(
+                f"Redis holds no projection {name!r} under the prefix {self.settings.topic_names.prefix!r}",
+                hint="`tracklog projections list` names those there are",
+            )
+        return found
+
+    def _info(self) -> TopicInfo:
+        return self.log.describe(self._topic)
+
+    def _pinned(self, processor: Processor[Any], info: TopicInfo, build: int) -> RedisStore:
+        keys = StoreKeys(self.settings.topic_names.prefix, processor.name, processor.version, build)
+        source = f"{info.cluster_id}/{info.topic_id}"
+        return RedisStore(self.client, keys, source=source, entropy=SystemEntropy(), follow=False)
+
+    def _checkpoints(self, keys: StoreKeys, partitions: int) -> dict[int, Checkpoint | None]:
+        commands = [("HMGET", keys.checkpoint(p), *Checkpoint._fields) for p in range(partitions)]
+        return {p: checkpoint_of(answer) for p, answer in enumerate(ask(self.client, commands))}
+
+    def _parked(self, keys: StoreKeys, partition: int) -> Mapping[str, Parked]:
+        (fields,) = ask(self.client, [("HGETALL", keys.key(partition, PARKED))])
+        return parked_of(fields)
+
+
+class _Folding:
+    """A build under way."""
+
+    def __init__(
+        self,
+        of: Projections,
+        processor: Processor[Any],
+        store: RedisStore,
+        partitions: int,
+        progress: Callable[[int], object],
+    ) -> None:
+        self._store = store
+        self._partitions = partitions
+        view = view_of(processor, store, of.log, of.settings, partitions=partitions)
+        self._bundle = Bundle([view], partitions=partitions)
+        self._loop = PartitionLoop(
+            of.log, of.settings.topic_names.events, self._bundle, clock=SystemClock(), settings=of.settings.loop
+        )
+        self._bundle.on_batch = progress
+
+    @property
+    def records(self) -> int:
+        return self._bundle.counts.records
+
+    def catch_up(self) -> None:
+        """Folds up to the ends found now."""
+        self._loop.drain()
+
+    def equal(self, old: RedisStore) -> bool:
+        """Folds as far as `old` is: whether both then hold the same. Raises StoreConflict when that moves too fast."""
+        return all(self._equal(old, partition) for partition in range(self._partitions))
+
+    def _equal(self, old: RedisStore, partition: int) -> bool:
+        for _ in range(EQUAL_TRIES):
+            before = old.checkpoint(partition)
+            if before is None:  # nothing was folded there yet
+                return True
+            self._loop.drain({partition: before.position})
+            mine = self._store.checkpoint(partition)
+            if mine is None or mine.position > before.position:
+                return False
+            same = digest(old.content(partition)) == digest(self._store.content(partition))
+            if old.checkpoint(partition) == before:
+                return same
+        raise StoreConflict(
+            f"{old.keys.base(partition)}* moved {EQUAL_TRIES} times while it was compared",
+            hint="rebuild when less is appended",
+        )
+
+
+def tried(known: Sequence[Known]) -> Iterator[tuple[str, str, Parked]]:
+    """Every parked trajectory: projection, trajectory, what stopped it."""
+    for one in known:
+        for trajectory_id, (_, parked) in sorted(one.parked.items()):
+            yield one.name, trajectory_id, parked

@@ -1,0 +1,30 @@
+"""What a bundle folds: each member has its own keys, its own position and its own guard in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tracklog.infra.log.port import Record
+from tracklog.processors.processor import Seen
+
+
+class Folding(Protocol):
+    """One batch of one member. Nothing is stored before `commit`; one that is dropped has not happened."""
+
+    def see(self, seen: Seen) -> None:
+        """One more record of the batch, in the order of the log. One below the member's position is passed over."""
+
+    def commit(self, position: int) -> None:
+        """Stores states and position in one step. See `Owner.fold` for what is raised."""
+
+
+class Member(Protocol):
+    """See `Owner`, whose parts these are."""
+
+    def restore(self, partition: int) -> int: ...
+
+    def forget(self, partition: int) -> None: ...
+
+    def begin(self, partition: int, records: Sequence[Record]) -> Folding:
+        """Opens a batch. `records` are those of it, as the log holds them: what may be needed is loaded at once."""

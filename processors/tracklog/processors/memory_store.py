@@ -1,0 +1,157 @@
+"""A store in memory: what Redis would hold after the same writes. To test processors, and to compare with Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from tracklog.processors.parked import RETRY
+from tracklog.processors.store import Checkpoint
+from tracklog.processors.store_keys import StoreKeys
+from tracklog.processors.writes import (
+    Add,
+    Extend,
+    Keep,
+    Push,
+    PutJson,
+    Rank,
+    Remove,
+    Scalar,
+    SetFields,
+    Unrank,
+    Unset,
+    Write,
+)
+from tracklog.schemas.errors import StoreConflict
+
+Content = Any
+"""Of a key: bytes (string), dict of bytes to bytes (hash), of bytes to float (sorted set), list of entries (stream:
+id and fields), list of bytes (kept list)."""
+_INCARNATION: Final = "memory"
+
+
+class MemoryStore:
+    """See `Store`."""
+
+    def __init__(self, keys: StoreKeys, *, source: str = "memory") -> None:
+        self.keys = keys
+        self.source = source
+        self._checkpoints: dict[int, Checkpoint] = {}
+        self._content: dict[int, dict[str, Content]] = {}
+
+    def refresh(self) -> None:
+        """There is one build."""
+
+    def checkpoint(self, partition: int) -> Checkpoint | None:
+        return self._checkpoints.get(partition)
+
+    def hashes(self, partition: int, expected: Checkpoint | None, keys: Sequence[str]) -> list[Mapping[bytes, bytes]]:
+        self._check(partition, expected)
+        held = self._held(partition)
+        return [dict(held.get(key, {})) for key in keys]
+
+    def ranked(
+        self, partition: int, expected: Checkpoint | None, key: str, score_max: int, count_max: int
+    ) -> list[str]:
+        self._check(partition, expected)
+        members = sorted((score, member) for member, score in self._held(partition).get(key, {}).items())
+        return [member.decode() for score, member in members if score <= score_max][:count_max]
+
+    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
+        self._check(partition, expected)
+        held = self._held(partition)
+        for write in writes:
+            _apply(held, write)
+        moved = self._checkpoints[partition] = Checkpoint(_INCARNATION, position, self.source)
+        return moved
+
+    def publish(self, partitions: int, *, replace: bool = False) -> None:
+        """Nobody reads here by a pointer."""
+
+    def declare(self, layout: str) -> str:
+        return layout
+
+    def ask_retry(self, partition: int, trajectory_id: str) -> None:
+        self._held(partition).setdefault(RETRY, {})[trajectory_id.encode()] = b""
+
+    def wipe(self) -> None:
+        """Forgets everything, as a server without its disk."""
+        self._checkpoints, self._content = {}, {}
+
+    def content(self, partition: int) -> Iterator[tuple[str, Content]]:
+        """Every key of a partition but the checkpoint, in order."""
+        held = self._held(partition)
+        for key in sorted(held):
+            yield key, held[key]
+
+    def get(self, partition: int, key: str) -> Any:
+        return self._held(partition).get(key)
+
+    def _check(self, partition: int, expected: Checkpoint | None) -> None:
+        if self._checkpoints.get(partition) != expected:
+            raise StoreConflict(f"partition {partition} moved under its writer")
+
+    def _held(self, partition: int) -> dict[str, Content]:
+        return self._content.setdefault(partition, {})
+
+
+def _apply(held: dict[str, Content], write: Write) -> None:
+    match write:
+        case SetFields(key, fields):
+            held.setdefault(key, {}).update({name.encode(): _bytes(value) for name, value in fields.items()})
+        case Unset(key, names):
+            _drop(held, key, names)
+        case Add(key, amounts):
+            counters = held.setdefault(key, {})
+            for name, amount in amounts.items():
+                counters[name.encode()] = b"%d" % (int(counters.get(name.encode(), 0)) + amount)
+        case Rank(keys, member, score):
+            for key in keys:
+                held.setdefault(key, {})[member.encode()] = float(score)
+        case Unrank(keys, member):
+            for key in keys:
+                _drop(held, key, [member])
+        case PutJson(key, value):
+            held[key] = orjson.dumps(value)
+        case Push():
+            _push(held, write)
+        case Extend(key, data):
+            held[key] = held.get(key, b"") + data
+        case Keep(key, entries=entries, count_max=count_max, bytes_max=bytes_max):
+            held[key] = _newest([*held.get(key, []), *entries], count_max, bytes_max)
+        case Remove(keys):
+            for key in keys:
+                held.pop(key, None)
+
+
+def _drop(held: dict[str, Content], key: str, names: Iterable[str]) -> None:
+    fields = held.get(key, {})
+    for name in names:
+        fields.pop(name.encode(), None)
+    if not fields:
+        held.pop(key, None)
+
+
+def _push(held: dict[str, Content], write: Push) -> None:
+    entries: list[tuple[tuple[int, int], dict[bytes, bytes]]] = held.setdefault(write.key, [])
+    number, at = write.offset + 1, 0
+    if entries:
+        newest, count = entries[-1][0]
+        if newest >= number:
+            number, at = newest, count + 1
+    entries.append(((number, at), {name.encode(): _bytes(value) for name, value in write.fields.items()}))
+    del entries[: -write.count_max]
+
+
+def _newest(entries: list[bytes], count_max: int, bytes_max: int) -> list[bytes]:
+    entries = entries[-count_max:]
+    total = sum(map(len, entries))
+    while entries and total > bytes_max:
+        total -= len(entries.pop(0))
+    return entries
+
+
+def _bytes(value: Scalar) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,0 +1,56 @@
+"""What a projection needs of its store: Redis, or memory in tests and for comparing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from tracklog.processors.store_keys import StoreKeys
+from tracklog.processors.writes import Write
+
+
+class Checkpoint(NamedTuple):
+    """How far a partition is folded: `position` is the next offset. `incarnation` is drawn when a partition is
+    first written, so a store that was wiped and filled again is another one; `source` names the log."""
+
+    incarnation: str
+    position: int
+    source: str
+
+
+class Store(Protocol):
+    """One version of one projection. `source` names the topic it is folded from, for good."""
+
+    @property
+    def keys(self) -> StoreKeys: ...
+
+    @property
+    def source(self) -> str: ...
+
+    def refresh(self) -> None:
+        """Turns to the build that is live: the version may have been folded anew beside itself."""
+
+    def checkpoint(self, partition: int) -> Checkpoint | None:
+        """What is stored; None for nothing."""
+
+    def hashes(self, partition: int, expected: Checkpoint | None, keys: Sequence[str]) -> list[Mapping[bytes, bytes]]:
+        """The fields of hashes, in one round trip; empty for those that are not there. Raises StoreConflict when
+        they may be newer than `expected`."""
+
+    def ranked(
+        self, partition: int, expected: Checkpoint | None, key: str, score_max: int, count_max: int
+    ) -> list[str]:
+        """The first members of a sorted set, up to a score. Raises StoreConflict as `hashes` does."""
+
+    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
+        """Writes a batch and moves the position to `position`; all of it, or nothing.
+
+        Raises StoreConflict when the stored checkpoint is not `expected` (None: nothing stored). After
+        StoreUnavailable it may have been written: say it again, and a StoreConflict tells that it was.
+        """
+
+    def publish(self, partitions: int, *, replace: bool = False) -> None:
+        """Points readers to this version; without `replace` only when they are pointed nowhere."""
+
+    def declare(self, layout: str) -> str:
+        """Says how this version's keys look; returns what was said first of this version."""

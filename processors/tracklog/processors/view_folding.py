@@ -1,0 +1,283 @@
+"""One batch of a view. An event that the processor cannot take in stops its trajectory, and nothing else.
+
+A batch is folded quickly first; what is wrong with a state or its writes shows at its end. Then it is folded once
+more with care, where everything is checked after each event, so that the one to blame is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+from tracklog.infra.log.port import Record
+from tracklog.processors.decoding import decoded
+from tracklog.processors.parked import Parked, in_words, parked_writes
+from tracklog.processors.place import FIELD, Place
+from tracklog.processors.processor import Seen
+from tracklog.processors.shapes import check_write
+from tracklog.processors.writes import Rank, Remove, SetFields, Unrank, Unset, Write
+from tracklog.schemas.errors import InvalidProcessor, StoreError
+
+if TYPE_CHECKING:
+    from tracklog.processors.view import View
+
+S = TypeVar("S")
+
+EXPIRY: Final = "expiry"
+STATE: Final = b"state"
+UNTIL: Final = b"until"
+TRY_AGAIN_S: Final = (0.05, 0.2)
+"""Pauses after which an event is given again to a processor that raised, before its trajectory is parked."""
+PAUSED_MAX: Final = 10
+"""Trajectories parked in one batch after which the rest of it is not paused for: it is no moment's trouble."""
+PARKED_MAX: Final = 1000
+"""Parked trajectories of one partition. More, and the processor is wrong, not the events: it ends."""
+
+
+class Held(NamedTuple, Generic[S]):
+    """A state as the store holds it. `until_ms`: when it is to leave."""
+
+    state: S
+    until_ms: int | None
+
+
+class Loaded(NamedTuple, Generic[S]):
+    """What the store holds of the trajectories of a batch. `states` only where they are kept by trajectory."""
+
+    places: dict[str, Place]
+    states: Mapping[str, Held[S] | None]
+
+
+@dataclass(slots=True)
+class _Change(Generic[S]):
+    """One state in a batch. `held` is what the store holds: None for nothing."""
+
+    held: Held[S] | None
+    after: S
+
+
+class ViewFolding(Generic[S]):
+    """See `Folding`."""
+
+    def __init__(
+        self,
+        view: View[S],
+        partition: int,
+        records: Sequence[Record],
+        start: int,
+        parked: Mapping[str, Parked],
+        loaded: Loaded[S],
+        *,
+        careful: bool,
+    ) -> None:
+        self._view = view
+        self._processor = view.processor
+        self._reads = view.processor.reads
+        self._partition = partition
+        self._records = records
+        self._start = start
+        self._parked_before, self._parked = parked, dict(parked)
+        self._places, self._states = loaded
+        self._careful = careful
+        self._moved: dict[str, Place] = {}
+        self._changes: dict[str, _Change[S]] = {}
+        self._gone: set[str] = set()
+        self._ordered: list[Write] = []
+        """What events emitted, and what states that left took along, in the order of the log."""
+        self._tried: Sequence[str] = ()
+
+    def try_again(self, asked: Sequence[str]) -> None:
+        """Reads the log again from where the first of them stopped, for those that were asked for."""
+        self._tried = asked
+        waiting = {name: self._parked.pop(name) for name in asked if name in self._parked}
+        if not waiting:
+            return
+        keys = {name.encode() for name in waiting}
+        first = min(one.offset for one in waiting.values())
+        for record in self._view.reread(self._partition, first, self._start):
+            if record.key in keys:
+                self._take_record(record)
+        for name, was in waiting.items():
+            if name in self._parked:
+                self._parked[name] = self._parked[name]._replace(rounds=was.rounds + 1)
+
+    def see(self, seen: Seen) -> None:
+        if seen.record.offset >= self._start:
+            self._take(seen)
+
+    def commit(self, position: int) -> None:
+        try:
+            self._forget_due()
+            kept = {key: self._held_after(key, change.after) for key, change in self._changes.items()}
+            writes = list(self._writes(kept))
+        except StoreError:
+            raise
+        except Exception:
+            if self._careful:
+                raise
+            return self._again_with_care(position)
+        for key in self._gone:
+            self._view.drop_state(self._partition, key)
+        self._view.commit(self._partition, position, writes, kept, self._moved, self._parked)
+        return None
+
+    def _again_with_care(self, position: int) -> None:
+        again = self._view.open(self._partition, self._records, careful=True)
+        for record in self._records:
+            if record.offset >= self._start:
+                again._take_record(record)
+        again.commit(position)
+
+    def _take_record(self, record: Record) -> None:
+        """One read again by the view: what is not ours was put away by the bundle."""
+        seen = decoded(record, self._view.partitions)
+        if isinstance(seen, Seen):
+            self._take(seen)
+
+    def _take(self, seen: Seen) -> None:
+        event = seen.event
+        trajectory_id = event.envelope.trajectory_id
+        if trajectory_id in self._parked:
+            return
+        after = self._places[trajectory_id].after(event)
+        if after is None:
+            return
+        if self._reads is None or event.name in self._reads:
+            try:
+                self._patiently(self._apply, seen)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one event never ends the others
+                self._park(seen, error)
+                return
+        self._places[trajectory_id] = self._moved[trajectory_id] = after
+
+    def _patiently(self, apply: Callable[[Seen], None], seen: Seen) -> None:
+        """Whatever a processor raises is its own: it may be short of memory for a moment, or wrong for good."""
+        for delay_s in TRY_AGAIN_S if len(self._parked) - len(self._parked_before) < PAUSED_MAX else ():
+            try:
+                return apply(seen)
+            except StoreError:
+                raise
+            except Exception:  # noqa: BLE001 - raised again by the last try
+                self._view.pause(delay_s)
+        return apply(seen)
+
+    def _apply(self, seen: Seen) -> None:
+        processor = self._processor
+        key = processor.key(seen)
+        if key is None:
+            return
+        change = self._change(key, seen.record.timestamp_ms)
+        after = processor.apply(change.after, seen)
+        if type(after) is not type(change.after):
+            raise InvalidProcessor(
+                f"apply of {processor.name} gave a {type(after).__name__} where the state was a"
+                f" {type(change.after).__name__}"
+            )
+        emitted = [self._checked(write) for write in processor.emit(key, after, seen)]
+        if self._careful:
+            deque((*self._writes_of(key, change.held, after), *self._forgetting(key, after)), maxlen=0)
+        change.after = after
+        self._changes[key] = change
+        self._ordered += emitted
+
+    def _change(self, key: str, now_ms: int) -> _Change[S]:
+        """The state as it is when an event is appended: one whose time is over by then has left before."""
+        change = self._changes.get(key)
+        if change is None:
+            held = self._stored(key)
+            if held is None:
+                return _Change(None, self._processor.start(key))
+            change = _Change(held, held.state)
+            until_ms = held.until_ms
+        else:
+            until_ms = self._processor.until_ms(key, change.after)
+        if until_ms is None or until_ms > now_ms:
+            return change
+        self._leave(key, change)
+        return _Change(None, self._processor.start(key))
+
+    def _stored(self, key: str) -> Held[S] | None:
+        if key in self._gone:
+            return None
+        return self._states[key] if key in self._states else self._view.held(self._partition, key)
+
+    def _forget_due(self) -> None:
+        """Lets go of the states to whose time the log has come."""
+        now_ms = max((r.timestamp_ms for r in self._records if r.offset >= self._start), default=-1)
+        for key, change in list(self._changes.items()):
+            until_ms = self._processor.until_ms(key, change.after)
+            if until_ms is not None and until_ms <= now_ms:
+                self._leave(key, change)
+        if now_ms < 0:
+            return
+        for key in self._view.due(self._partition, now_ms):
+            held = None if key in self._changes else self._stored(key)
+            if held is not None:
+                self._leave(key, _Change(held, held.state))
+
+    def _leave(self, key: str, change: _Change[S]) -> None:
+        """All that a state wrote, and then what takes it away again."""
+        self._ordered += [*self._writes_of(key, change.held, change.after), *self._forgetting(key, change.after)]
+        self._changes.pop(key, None)
+        self._gone.add(key)
+
+    def _forgetting(self, key: str, state: S) -> Iterator[Write]:
+        for write in self._processor.forget(key, state):
+            yield self._checked(write)
+        yield Remove([f"s:{key}"])
+        yield Unrank([EXPIRY], key)
+
+    def _held_after(self, key: str, state: S) -> Held[S]:
+        until_ms = self._processor.until_ms(key, state)
+        if until_ms is not None and type(until_ms) is not int:
+            raise InvalidProcessor(f"until_ms of {self._processor.name} gave {until_ms!r}: whole milliseconds, or None")
+        return Held(state, until_ms)
+
+    def _park(self, seen: Seen, error: Exception) -> None:
+        event = seen.event
+        if len(self._parked) >= PARKED_MAX:
+            raise InvalidProcessor(
+                f"{self._processor.name} has failed on {PARKED_MAX} trajectories of partition {self._partition}, at"
+                f" last with {in_words(error)}",
+                hint="correct the processor; it goes on where it stopped",
+            ) from error
+        parked = Parked(seen.record.offset, event.envelope.seq, event.name, in_words(error))
+        self._parked[event.envelope.trajectory_id] = parked
+
+    def _writes(self, kept: Mapping[str, Held[S]]) -> Iterator[Write]:
+        for trajectory_id, place in self._moved.items():
+            yield SetFields(f"h:{trajectory_id}", {FIELD.decode(): place.packed()})
+        yield from self._ordered
+        for key, change in self._changes.items():
+            yield from self._writes_of(key, change.held, kept[key].state)
+        yield from parked_writes(self._parked_before, self._parked, self._tried)
+
+    def _writes_of(self, key: str, before: Held[S] | None, state: S) -> Iterator[Write]:
+        """State and what the processor writes. Whatever could fail in the store fails here."""
+        processor = self._processor
+        after = self._held_after(key, state)
+        snapshot = processor.snapshot(state)
+        if type(snapshot) is not bytes or len(snapshot) > self._view.bounds.state_bytes_max:
+            raise InvalidProcessor(
+                f"the snapshot of {processor.name} for {key!r} must be bytes, {self._view.bounds.state_bytes_max} at"
+                f" most; it is a {type(snapshot).__name__} of {len(snapshot)}",
+                hint="keep a sum instead of a list, or raise processors.state_bytes_max",
+            )
+        if after.until_ms is None:
+            yield SetFields(f"s:{key}", {STATE.decode(): snapshot})
+            if before is not None and before.until_ms is not None:
+                yield Unset(f"s:{key}", [UNTIL.decode()])
+                yield Unrank([EXPIRY], key)
+        else:
+            yield SetFields(f"s:{key}", {STATE.decode(): snapshot, UNTIL.decode(): after.until_ms})
+            yield Rank([EXPIRY], key, after.until_ms)
+        for write in processor.writes(key, None if before is None else before.state, state):
+            yield self._checked(write)
+
+    def _checked(self, write: Write) -> Write:
+        check_write(write, self._processor.layout)
+        return write
