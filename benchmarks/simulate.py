@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from benchmarks.results import keep
-from tests.simulation.run import run
+from tests.simulation.many import all_ran
 from tests.simulation.scenario import Scenario
 from tests.simulation.shrink import shown, shrink
 
 EVERY_S = 30.0
 """Between two lines about how far it is."""
-BATCH = 20
-"""Seeds that a process is given at once."""
-
-
-class Ran(NamedTuple):
-    """A batch of seeds: how many, the steps and the CPU seconds that they took, and those that went wrong."""
-
-    count: int
-    steps: int
-    cpu_s: float
-    wrong: tuple[int, ...]
-
-
-def ran(first: int, count: int) -> Ran:
-    began_s = time.process_time()
-    ended = [(seed, run(Scenario.of(seed))) for seed in range(first, first + count)]
-    wrong = tuple(seed for seed, one in ended if one.violation)
-    return Ran(count, sum(one.steps for _, one in ended), time.process_time() - began_s, wrong)
-
-
-def all_ran(first: int, count: int, processes: int) -> Iterator[Ran]:
-    """Batch after batch, in any order."""
-    batches = [(one, min(BATCH, first + count - one)) for one in range(first, first + count, BATCH)]
-    if processes == 1:
-        yield from (ran(*one) for one in batches)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_ran, batches)
-
-
-def _ran(batch: tuple[int, int]) -> Ran:
-    return ran(*batch)
 
 
 def main() -> int:

@@ -1,10 +1,10 @@
-/* ledger.pml: the attempt ledger entry by entry, as it is read, trimmed, and (wrongly) compacted. Two opaque calls in one partition.
+/* ledger.pml: the attempt ledger with its entries, as it is read, trimmed, and (wrongly) compacted. Two opaque calls in one partition.
  *
  * A dispatcher takes the partition up: it asks for the ledger's end, reads the events, then the ledger to that end; of calls whose
  * intent it has not read it keeps nothing. It goes on from there, and passes over what was trimmed. A trimmer deletes prefixes.
  * Everybody may be frozen between any two statements.
  *
- *   ND       dispatchers that care for call 1; one more cares for call 2
+ *   ND       dispatchers that care for call 1          ROUNDS   how often it is trimmed
  * Rules that are taken out, one at a time:
  *   EVENTSFIRST   the trimmer reads the events before it asks for the ledger's end
  *   ALLDONE       it trims below the first entry whose call has no Done
@@ -16,6 +16,9 @@
 #ifndef ND
 #define ND 2
 #endif
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
 #define ENTRIES 8
 #define ATTEMPT 1
 #define DONE 2
@@ -25,72 +28,72 @@ byte end = 0; byte first = 0;
 byte stands[3];                              /* of each call: 0 not intended, 1 open, 2 has its result */
 byte effects[3]; byte said[3];
 
-inline append(k) { d_step { whose[end]=c; kind[end]=k; who[end]=_pid; end++ } }
+inline append(k) { d_step { whose[end]=1; kind[end]=k; who[end]=_pid; end++ } }
 
-/* Reads from `at` to the present end: who holds the slot, and whether it is done. */
-inline read() {
-  d_step { upto=end };
-  do
-  :: d_step { at<upto && at>=first -> if :: whose[at]==c && !cleaned[at] && knows -> if
-                                         :: kind[at]==ATTEMPT && holder==0 -> holder=who[at]
-                                         :: kind[at]==DONE -> done=1
-                                         :: else fi
-                                      :: else fi; at++ }
-  :: d_step { at<upto && at<first -> at=first }
-  :: at>=upto -> break
-  od
+/* Reads on from `at` to `upto`, passing over what was trimmed: who holds the slot, and whether it is done. */
+inline read(upto) {
+  d_step {
+    if :: at<first -> at=first :: else fi;
+    do
+    :: at<upto ->
+       if :: whose[at]==1 && !cleaned[at] && knows && kind[at]==ATTEMPT && holder==0 -> holder=who[at]
+          :: whose[at]==1 && !cleaned[at] && knows && kind[at]==DONE -> done=1
+          :: else fi;
+       at++
+    :: at>=upto -> break
+    od
+  }
 }
 
-proctype Dispatcher(byte c) {
-  byte at; byte upto; byte from; byte holder; bit done; bit knows;
+proctype Dispatcher() {
+  byte at; byte from; byte holder; bit done; bit knows;
 #ifdef TAKENLATE
-  knows = (stands[c]>0);
-  if :: stands[c]==2 -> goto over :: else fi;
+  knows = (stands[1]>0);
+  if :: stands[1]==2 -> goto over :: else fi;
   from = end;
 #else
   from = end;
-  knows = (stands[c]>0);
-  if :: stands[c]==2 -> goto over :: else fi;
+  knows = (stands[1]>0);
+  if :: stands[1]==2 -> goto over :: else fi;
 #endif
-  do                                         /* up to there */
-  :: d_step { at<from && at>=first -> if :: whose[at]==c && !cleaned[at] && knows -> if
-                                         :: kind[at]==ATTEMPT && holder==0 -> holder=who[at]
-                                         :: kind[at]==DONE -> done=1
-                                         :: else fi
-                                      :: else fi; at++ }
-  :: d_step { at<from && at<first -> at=first }
-  :: at>=from -> break
-  od;
-  stands[c]>0; knows=1;                      /* its intent is read, now or later */
-  read();
+  read(from);
+  stands[1]>0; knows=1;                      /* its intent is read, now or later */
+  read(end);
   if
   :: done -> goto over
   :: !done && holder!=0 -> goto doubt
   :: else
   fi;
   append(ATTEMPT);
-  read();
+  read(end);
   if
   :: done -> goto over
   :: !done && holder!=_pid -> goto doubt
   :: else
   fi;
 #ifndef NOTREAD
-  if :: stands[c]==2 -> goto over :: else fi;
+  if :: stands[1]==2 -> goto over :: else fi;
 #endif
-  d_step { effects[c]++; assert(effects[c]<=1) };
-  said[c]=1;
+  d_step { effects[1]++; assert(effects[1]<=1) };
+  said[1]=1;
   append(DONE);
   goto over;
 doubt:                                       /* after the grace a person is asked */
-  said[c]=1;
+  said[1]=1;
 over:
-  skip
+  skip;
+  d_step { at=0; from=0; holder=0; done=0; knows=0 }
 }
-proctype Owner(byte c) { stands[c]=1; said[c]!=0; stands[c]=2 }
+proctype Owner() { stands[1]=1; said[1]!=0; stands[1]=2 }
+proctype Other() {                           /* all that is seen of call 2 */
+  stands[2]=1;
+  d_step { whose[end]=2; kind[end]=ATTEMPT; who[end]=_pid; end++ };
+  d_step { whose[end]=2; kind[end]=DONE; who[end]=_pid; end++ };
+  stands[2]=2
+}
 proctype Trimmer() { byte b; byte upto; bit one; bit two; byte rounds;
   do
-  :: rounds<2 -> rounds++;
+  :: rounds<ROUNDS -> rounds++;
 #ifdef EVENTSFIRST
      d_step { one=(stands[1]==1); two=(stands[2]==1) };
      upto=end;
@@ -116,19 +119,23 @@ proctype Cleaner() {
 #if defined(BYCALL) || defined(BYSLOT)
   byte b; byte l;
   do
-  :: b=0; do :: b+1<end -> b++ :: break od;
-     l=b; do :: l+1<end -> l++ :: break od;
-     d_step { if
+  :: b<end -> l=b+1;
+     do
+     :: l<end -> d_step {
+          if
 #ifdef BYCALL
-       :: b<l && l<end && whose[b]==whose[l] -> cleaned[b]=1
+          :: whose[b]==whose[l] -> cleaned[b]=1
 #else
-       :: b<l && l<end && whose[b]==whose[l] && kind[b]==kind[l] -> cleaned[b]=1
+          :: whose[b]==whose[l] && kind[b]==kind[l] -> cleaned[b]=1
 #endif
-       :: else fi; b=0; l=0 }
-  :: break
+          :: else
+          fi; l++ }
+     :: true -> break
+     od; b++
+  :: true -> break
   od
 #else
   skip
 #endif
 }
-init { atomic { byte i; for (i : 1 .. ND) { run Dispatcher(1) } run Dispatcher(2); run Trimmer(); run Cleaner(); run Owner(1); run Owner(2) } }
+init { atomic { byte i; for (i : 1 .. ND) { run Dispatcher() } run Other(); run Trimmer(); run Cleaner(); run Owner() } }

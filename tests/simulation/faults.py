@@ -95,7 +95,9 @@ class Faults:
 
     def _others_of(self, name: str) -> bool:
         """Whether another one does what this one did; nobody else is a trajectory's owner."""
-        return name[0] in "dr" and any(one[0] == name[0] and one != name and one not in self.gone for one in self.running)
+        return name[0] in "dr" and any(
+            one[0] == name[0] and one != name and one not in self.gone for one in self.running
+        )
 
     def _later(self, seconds: float, name: str) -> None:
         def start() -> None:

@@ -33,7 +33,7 @@ async def _claim_by_name(self: Any) -> None:
     """Won when the head's owner has the own name, whichever start of it that was."""
     name = self._claim.owner.partition("#")[0]
     self._claim = self._claim.model_copy(update={"nonce": hashlib.sha256(name.encode()).digest()[:16]})
-    claim = self._chain(self._claim, self._turn, (), 0, *self._claim_takes, {})
+    claim = self._chain(self._claim, self._turn, (), 0, None, None, {})
     await self._send(claim)
     await self.barrier()
     state = (await self._producer.track_of(self.trajectory_id)).state

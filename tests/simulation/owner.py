@@ -118,7 +118,11 @@ class Script:
             }
             for at, tool in enumerate(tools)
         ]
-        message = {"role": "assistant", "content": None, "tool_calls": calls} if calls else {"role": "assistant", "content": "-"}
+        message = (
+            {"role": "assistant", "content": None, "tool_calls": calls}
+            if calls
+            else {"role": "assistant", "content": "-"}
+        )
         return ModelAnswer(message=message, tool_calls=calls_of(message), stop_reason="stop", served="script")
 
 

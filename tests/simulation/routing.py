@@ -83,9 +83,7 @@ class Running:
 async def route(process: Process, store: Store) -> None:
     """Looks when events have come and when something is due; a real one looks all the time."""
     running = Running()
-    router = Router(
-        cast(Log, SimLog(store)), TOPICS, cast(Any, running.client), cast(Any, running), clock=process
-    )
+    router = Router(cast(Log, SimLog(store)), TOPICS, cast(Any, running.client), cast(Any, running), clock=process)
     at = 0
     while True:
         records = store.of(TOPICS.events)[at:]

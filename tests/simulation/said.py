@@ -98,9 +98,9 @@ class Said:
         if request is None or request.hash != body.request_hash or request.resolved is not None:
             raise Violation(f"a decision about {body.call_id} is taken that answers no open request")
         request.resolved = body
-        if body.choice is Choice.EXPIRE:
-            if request.body.expires_at is None or self._now_us() < request.body.expires_at - EARLY_US:
-                raise Violation(f"the request about {body.call_id} expired before its time")
+        ends_us = request.body.expires_at
+        if body.choice is Choice.EXPIRE and (ends_us is None or self._now_us() < ends_us - EARLY_US):
+            raise Violation(f"the request about {body.call_id} expired before its time")
         if event.envelope.inbox_id is None:
             return  # its owner saw that nobody decided in time
         first = next((one for one in request.decisions if one.approver in (EXPIRY, *request.body.may_approve)), None)

@@ -12,9 +12,20 @@ from tests.simulation.log import APPEND_FAULTS
 CLASSES: Final = ("readonly", "idempotent", "idempotent_probed", "probe", "opaque")
 WEIGHTS: Final = (1, 3, 3, 4, 4)
 WAYS: Final = ("", "", "", "_here", "_held", "_held", "_job")
-"""How a tool of the class is called: by a dispatcher, in the agent's process, once somebody approved, answering later."""
+"""How a tool of the class runs: by a dispatcher, in the agent's process, once somebody approved, answering later."""
 TOOLS: Final = tuple(kind + way for kind in CLASSES for way in sorted(set(WAYS)))
-NARROW: Final = ("opaque", "opaque", "probe", "probe", "idempotent", "idempotent_probed", "opaque_here", "probe_here", "idempotent_here", "opaque_job")
+NARROW: Final = (
+    "opaque",
+    "opaque",
+    "probe",
+    "probe",
+    "idempotent",
+    "idempotent_probed",
+    "opaque_here",
+    "probe_here",
+    "idempotent_here",
+    "opaque_job",
+)
 OTHERS: Final = ("sleep", "send", "receive")
 SEND_FAULTS: Final = ("lost", "late", "late", "late", "answer lost", "answer lost", "unknown", "refused")
 """Never there; there late; done without an answer; done and in doubt at once; refused without an effect."""
@@ -154,7 +165,11 @@ class Scenario:
             tuple(sorted({_trigger(chance) for _ in range(chance.choice((0, 1, 2, 2, 3, 4)))})),
             _numbered(chance, chance.choice((0, 0, 1, 3, 6)), 80, APPEND_FAULTS),
             _numbered(chance, chance.choice((0, 1, 2, 3)), 6, SEND_FAULTS),
-            tuple((n, chance.choice((1.0, 4.0, 40.0)) * chance.random()) for n in range(len(work)) if chance.random() < 0.3),
+            tuple(
+                (n, chance.choice((1.0, 4.0, 40.0)) * chance.random())
+                for n in range(len(work))
+                if chance.random() < 0.3
+            ),
             tuple(sorted(_word(chance) for _ in range(chance.choice((0, 1, 1, 2, 3))))),
             chance.random() < 0.7,
             chance.random() < 0.3,
@@ -219,7 +234,9 @@ def _fault(chance: random.Random) -> Fault:
 
 
 def _word(chance: random.Random) -> tuple[float, str]:
-    return chance.choice((1.0, 5.0, 60.0)) * chance.random(), chance.choice(("approve", "approve", "deny", "edit", "answer"))
+    return chance.choice((1.0, 5.0, 60.0)) * chance.random(), chance.choice(
+        ("approve", "approve", "deny", "edit", "answer")
+    )
 
 
 def _numbered(chance: random.Random, count: int, among: int, kinds: tuple[str, ...]) -> tuple[tuple[int, str], ...]:

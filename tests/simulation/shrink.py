@@ -7,8 +7,10 @@ from typing import Final
 
 from tests.simulation.run import Ended, run
 from tests.simulation.scenario import Scenario
+from tracklog.schemas.values import ResultStatus
 
 RUNS_MAX: Final = 300
+_NAMES: Final = r"\S*\d\S*|\[.*?\]|\b(" + "|".join(one.value for one in ResultStatus) + r")\b"
 
 
 def shrink(scenario: Scenario) -> tuple[Scenario, Ended]:
@@ -28,8 +30,8 @@ def shrink(scenario: Scenario) -> tuple[Scenario, Ended]:
 
 
 def kind_of(violation: str) -> str:
-    """What goes wrong, whatever it goes wrong with."""
-    return re.sub(r"\S*\d\S*|\[.*?\]", "", violation)
+    """What goes wrong, whatever it goes wrong with and whatever was said of that."""
+    return re.sub(_NAMES, "", violation)
 
 
 def shown(scenario: Scenario, ended: Ended, lines: int = 60) -> str:

@@ -1,4 +1,4 @@
-"""Trimming of the ledger: below the first entry of any open intent, its end taken before the events (DESIGN §8, rule 4)."""
+"""Trimming of the ledger: below the first entry of any open intent, its end taken before the events (DESIGN §8, 4)."""
 
 from __future__ import annotations
 

@@ -181,7 +181,9 @@ class Truth:
         happened = {one is ResultStatus.OK for one in (*call.outcomes, body.status) if one in KNOWN}
         call.outcomes.append(body.status)
         if len(happened) > 1 and call.intent.effect is not Effect.READONLY:
-            raise Violation(f"the outcomes of {call.name} contradict each other: {[one.value for one in call.outcomes]}")
+            raise Violation(
+                f"the outcomes of {call.name} contradict each other: {[one.value for one in call.outcomes]}"
+            )
         if call.intent.effect is Effect.READONLY or call.result is not None:
             return  # what is said when it has its result is refused, so it may rest on a ledger that was trimmed
         slot = call.row.slots[body.slot - 1] if 0 < body.slot <= len(call.row.slots) else None

@@ -19,7 +19,14 @@ from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.producers.post import append_once
 from tracklog.schemas.codec import Framing, decode_ledger, encode_record, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
-from tracklog.schemas.errors import AppendRefused, AppendUnknown, ForeignRecord, LogQueueFull, LogUnavailable, OffsetTrimmed
+from tracklog.schemas.errors import (
+    AppendRefused,
+    AppendUnknown,
+    ForeignRecord,
+    LogQueueFull,
+    LogUnavailable,
+    OffsetTrimmed,
+)
 from tracklog.schemas.ledger import Done, LedgerBody, Pending
 
 __all__ = ["Ledger"]
