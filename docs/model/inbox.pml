@@ -47,7 +47,6 @@ claim:
         atomic { if :: mine==epoch && stands==view -> stands=3 :: else fi }
 #endif
      :: view==1 || view==3 -> take()
-     :: true -> skip
      fi
   od;
   if :: claims>0 -> goto claim :: else fi;

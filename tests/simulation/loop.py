@@ -102,7 +102,9 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now_s
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         """Never so soon that time would not have passed: whoever waits for a time asks again when it comes."""
         return self.call_at(self._now_s + max(delay, TICK_S), callback, *args, context=context)
 
