@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test test-faults crash-matrix airline simulate model check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test test-faults crash-matrix bench-peers airline simulate check docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -49,6 +49,10 @@ crash-matrix: setup ## Kills and freezes agents and dispatchers at every point (
 	@echo "== crash matrix"
 	$(PY) -m benchmarks.crash_matrix $(MATRIX)
 
+bench-peers: setup ## One effect, killed and frozen around it, by Tracklog, DBOS and Restate, which it installs into .tracklog/peers.
+	@echo "== peers"
+	$(PY) -m benchmarks.peers
+
 airline: setup ## The 120 recorded airline runs done again by workers that are killed all the time.
 	@echo "== airline runs under a killer"
 	$(PY) -m benchmarks.airline
@@ -56,13 +60,9 @@ airline: setup ## The 120 recorded airline runs done again by workers that are k
 SEEDS ?= 1000
 FIRST_SEED ?= 0
 
-simulate: setup ## All of it under a thousand seeds of faults, without real time: make simulate SEEDS=N FIRST_SEED=M.
+simulate: setup ## Dispatch under a thousand seeds of faults, without real time: make simulate SEEDS=N FIRST_SEED=M.
 	@echo "== simulation"
 	$(PY) -m benchmarks.simulate --seeds $(SEEDS) --first-seed $(FIRST_SEED)
-
-model: setup ## Checks the models of docs/model with Spin, and that each rule taken out is found (needs spin and gcc).
-	@echo "== models"
-	$(PY) -m scripts.model
 
 check: setup ## Format, lint, types, import rules, and that docs and tree are in order.
 	@echo "== format and lint"
