@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from benchmarks import (
     chain,
+    dispatching,
+    held,
     ingesting,
     others,
     parked,
@@ -22,6 +24,7 @@ from benchmarks import (
     services,
     sessions,
     startup,
+    waiting,
     writing,
 )
 from benchmarks.measure import Measure, table
@@ -51,6 +54,9 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "others": others.measure_others,
     "turns": sessions.measure_many_turns,
     "parked": parked.measure_parked,
+    "dispatch": dispatching.measure_dispatch,
+    "held": held.measure_held,
+    "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
 }

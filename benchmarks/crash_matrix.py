@@ -41,7 +41,6 @@ SEEDS = 20
 COMMAND = "make crash-matrix"
 PARTS = ("sessions", "workers", "dispatchers", "churn", "brokers")
 CHURN_MINUTES = 5.0
-DISPATCHED = f"{len(DISPATCH)} points x {len(CLASSES)} classes and while others settle"
 
 
 @contextmanager
@@ -115,19 +114,22 @@ def workers(log: Log, folder: Path, first: int, seeds: int) -> Iterator[Row]:
         yield Row(f"worker, {what} at {places}, another takes over", count, wrong)
 
 
-def dispatchers(log: Log, folder: Path, first: int, seeds: int, replicas: int = 1) -> Iterator[Row]:
+def dispatchers(
+    log: Log, folder: Path, points: Sequence[str], first: int, seeds: int, replicas: int = 1
+) -> Iterator[Row]:
     """Of two dispatchers and the worker whose calls they perform."""
     where = "three brokers, leaders killed" if replicas > 1 else "one broker"
+    places = f"{len(points)} points x {len(CLASSES)} classes and while others settle"
     for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
         wrong: list[str] = []
         count = stops = 0
         for seed in range(first, first + seeds):
-            chosen = [*dispatched_cases(seed), *settled_cases(seed)]
+            chosen = [*dispatched_cases(seed, points), *settled_cases(seed, points)]
             prefix = f"dispatch-{replicas}-{what}-{seed}".lower()
             fired = asyncio.run(stop_all(log, prefix, folder, chosen, stop, replicas=replicas))
             wrong += [*fired.wrong, *(f"never reached: {one}" for one in fired.never)]
             count, stops = count + len(chosen), stops + fired.stops
-        yield Row(f"{where}: {what} at {DISPATCHED}, {seeds} seeds ({stops} stops), the other goes on", count, wrong)
+        yield Row(f"{where}: {what} at {places}, {seeds} seeds ({stops} stops), the other goes on", count, wrong)
 
 
 def churn(log: Log, folder: Path, minutes: float) -> Iterator[Row]:
@@ -148,7 +150,7 @@ def on_one_broker(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[t
         rows = {
             "sessions": lambda: sessions(log, job, given.seeds, until_s),
             "workers": lambda: workers(log, folder, given.seeds + 1, given.worker_seeds),
-            "dispatchers": lambda: dispatchers(log, folder, given.seeds + 1, given.worker_seeds),
+            "dispatchers": lambda: dispatchers(log, folder, given.points, given.seeds + 1, given.worker_seeds),
             "churn": lambda: churn(log, folder, CHURN_MINUTES),
         }
         for part in parts:
@@ -161,7 +163,7 @@ def on_three_brokers(given: argparse.Namespace) -> Iterator[tuple[str, Row]]:
     with services.kafka_cluster() as cluster, services.scratch() as folder:
         log = open_log(f"kafka://{cluster.bootstrap}")
         with leaders_killed(cluster) as killed:
-            for row in dispatchers(log, folder, given.seeds + 1, given.worker_seeds, replicas=3):
+            for row in dispatchers(log, folder, given.points, given.seeds + 1, given.worker_seeds, replicas=3):
                 yield "brokers", row._replace(what=f"{row.what}; {len(killed)} brokers killed so far")
         log.close()
 
@@ -172,6 +174,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many for sessions (default {SEEDS})")
     parser.add_argument("--worker-seeds", type=int, default=1, help="how many for the others (default 1)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further seed is begun")
+    parser.add_argument(
+        "--points", choices=DISPATCH, nargs="+", default=DISPATCH, metavar="POINT", help="of dispatched calls"
+    )
     given = parser.parse_args()
     parts = given.of or PARTS
     rows = on_one_broker(given, parts) if set(parts) - {"brokers"} else iter(())

@@ -1,9 +1,14 @@
-"""What clients in other languages can record through one process of `tracklog serve`: batches of 100 events."""
+"""What clients in other languages can record through one process of `tracklog serve`: batches of 100 events.
+
+Beside events a second stands how many there are to a second of the server's own CPU time, which a busy machine changes
+less, and how busy it was.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -39,20 +44,24 @@ def measure_ingest() -> list[Measure]:
 
 
 def _of_log(name: str, log: str, redis: str, folder: Path) -> Iterator[Measure]:
-    with _serving(log, redis, folder) as port:
+    with _serving(log, redis, folder) as (port, pid):
+        before_s = _cpu_s(pid)
         one = _Client(port, "one").record()
         began = time.perf_counter()
         with ThreadPoolExecutor(CLIENTS) as pool:
             found = list(pool.map(lambda number: _Client(port, f"many-{number}").record(), range(CLIENTS)))
-        took_s = time.perf_counter() - began
+        took_s, cpu_s = time.perf_counter() - began, _cpu_s(pid) - before_s
     events = TURNS_A_BATCH * 5 * BATCHES
     yield Measure(f"{name}: one client", events / sum(one), "events/s")
     yield Measure(f"{name}: one client, a batch of 100, p50", milliseconds_p50(one), "ms")
     yield Measure(f"{name}: {CLIENTS} clients side by side", events * len(found) / took_s, "events/s")
+    yield Measure(f"{name}: all of them, by CPU time of the server", events * (len(found) + 1) / cpu_s, "events/CPU s")
+    yield Measure(f"{name}: load average of the machine meanwhile", os.getloadavg()[0], "")
 
 
 @contextmanager
-def _serving(log: str, redis: str, folder: Path) -> Iterator[int]:
+def _serving(log: str, redis: str, folder: Path) -> Iterator[tuple[int, int]]:
+    """(port, pid)."""
     port = free_ports(1)[0]
     options = ["--log", log, "--set", f"redis.url={redis}", "--set", f"api.port={port}"]
     with (folder / "serve.txt").open("wb") as said:
@@ -60,10 +69,16 @@ def _serving(log: str, redis: str, folder: Path) -> Iterator[int]:
     try:
         if not wait_until(lambda: _is_up(port), UP_WITHIN_S):
             raise RuntimeError((folder / "serve.txt").read_text())
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait()
+
+
+def _cpu_s(pid: int) -> float:
+    """What the process has taken so far, as Linux counts it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_up(port: int) -> bool:

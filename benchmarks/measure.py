@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,11 @@ class Measure:
     @property
     def wanted(self) -> str:
         return "" if self.bound == "shown" else f"{self.bound} {self.target:g}"
+
+
+def machine_load() -> Measure:
+    """How many processes wanted a processor: times above the number of cores are not what this machine can do."""
+    return Measure(f"load average of the machine meanwhile, {os.cpu_count()} cores", os.getloadavg()[1], "")
 
 
 def milliseconds_p50(durations_s: Sequence[float]) -> float:

@@ -31,7 +31,7 @@ from tracklog.schemas.topics import Topics, topic_specs
 from tracklog.schemas.values import Driver
 
 PARTITIONS = 12
-TAKEN_OVER_S_MAX = 120.0
+TAKEN_OVER_S_MAX = 300.0
 HELD = b'default = "hold"\n'
 
 

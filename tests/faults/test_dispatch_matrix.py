@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ClusterFactory
+from tests.support.brokers import leaders_killed
 from tests.support.crash_matrix import CLASSES, Case
 from tests.support.dispatch_matrix import dispatched_cases, settled_cases, stop_all
 from tracklog.infra.log.open import open_log
 
-pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.faults, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 KILLED = dispatched_cases(1, ("bid.read", "effect.end", "Outcome.stored", "ToolResult.append"), CLASSES[1:])
 FROZEN = dispatched_cases(2, ("Attempt.stored", "send", "effect.start"), CLASSES[1:])
@@ -35,3 +37,17 @@ async def test_a_dispatcher_stopped_at_a_point_is_overtaken_and_no_effect_happen
     assert fired.wrong == []
     assert fired.never == []
     assert fired.stops >= len(cases)
+
+
+async def test_the_same_while_leaders_of_three_brokers_are_killed(
+    kafka_cluster_factory: ClusterFactory, fresh_prefix: str, tmp_path: Path
+) -> None:
+    cluster = kafka_cluster_factory(nodes=3)
+    cases = dispatched_cases(1, ("bid.read", "effect.end"), CLASSES[1:])
+    log = open_log(f"kafka://{cluster.bootstrap}")
+    with leaders_killed(cluster) as killed:
+        fired = await stop_all(log, fresh_prefix, tmp_path, cases, signal.SIGKILL, replicas=3)
+    log.close()
+
+    assert (fired.wrong, fired.never) == ([], [])
+    assert killed

@@ -29,9 +29,12 @@ async def test_a_held_call_is_found_decided_and_goes_on(api: Api) -> None:
     await api.held()
     status, found = api.ask("GET", "/approvals", who="viewer")
     assert (status, [one["call_id"] for one in found["approvals"]]) == (200, ["call-1"])
+    assert (found["approvals"][0]["tool"], found["next"], found["total"]) == ("readonly", None, 1)
     # when somebody with the role decides, naming nobody
     path = f"/trajectories/{TRAJECTORY}/calls/call-1/decision"
-    status, _ = api.ask("POST", path, {"choice": "approve"}, "approver")
+    assert api.ask("POST", path, {"choice": "approve", "request_hash": "0" * 64}, "approver")[0] == 409
+    asked = {"choice": "approve", "request_hash": found["approvals"][0]["request_hash"]}
+    status, _ = api.ask("POST", path, asked, "approver")
     await api.go_on()
     # then it is in the record as theirs, and nothing waits
     assert status == 202

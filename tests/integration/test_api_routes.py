@@ -34,13 +34,12 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/trajectories/{trajectory_id}"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/events"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/stream"): Call("viewer"),
+    ("GET", "/trajectories/{trajectory_id}/tokens"): Call("viewer"),
     ("PUT", "/trajectories/{trajectory_id}/task"): Call("operator", {"agent": "a", "task": "t"}, other_tenant=403),
     ("POST", "/trajectories/{trajectory_id}/messages"): Call("operator", {"text": "hello"}),
     ("POST", "/trajectories/{trajectory_id}/cancel"): Call("operator", {}),
     ("POST", "/trajectories/{trajectory_id}/retry"): Call("operator", {}),
-    ("POST", "/trajectories/{trajectory_id}/outcomes"): Call(
-        "operator", {"client_id": "c", "call_id": "call-1", "status": "ok"}
-    ),
+    ("POST", "/trajectories/{trajectory_id}/outcomes"): Call("operator", {"call_id": "call-1", "status": "ok"}),
     ("GET", "/approvals"): Call("viewer", other_tenant=200),
     ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/decision"): Call("approver", {"choice": "approve"}),
     ("GET", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call(None),

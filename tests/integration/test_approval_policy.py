@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from tests.support.sessions import TRAJECTORY, ScriptedModel, World, asks, built_in, new_world, says
+from tests.support.working import Works
 from tracklog.infra.clock import SystemClock
 from tracklog.producers.answers import Answers
 from tracklog.producers.approvals import EXPIRY
 from tracklog.producers.policy_file import PolicyFile
 from tracklog.producers.post import Poster
 from tracklog.producers.replay import replay
+from tracklog.producers.turn import Agent
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.approvals import Approver
@@ -219,3 +221,27 @@ async def test_killed_at_any_append_it_escalates_once_and_asks_nobody_twice() ->
         if not died:
             return
     raise AssertionError("the run never came to its hold")
+
+
+async def test_a_worker_asks_the_next_ones_and_goes_on_when_they_have_decided() -> None:
+    """Said by a router while the run costs nobody a task."""
+    works, tools = Works(), new_world("").tools()
+    agent = Agent("traveller", model(), tools, policy=RULES)
+    name = await works.client.submit("traveller", "a trip", id="trip-1", on_behalf_of="di")
+    async with works.worker(agent):
+        await works.until(lambda: works.parked(name) == "approval")
+        await say_expired(works, name)
+        await works.until(lambda: works.names(name).count("ApprovalRequested") == 2)
+        await works.until(lambda: works.parked(name) == "approval")
+        people = Answers(works.log)
+        with pytest.raises(NotApprover, match="di asked for this work"):
+            await people.answer(name, "c1", who=DIRECTOR, choice=Choice.APPROVE)
+        await people.answer(name, "c1", who=DIRECTOR._replace(name="dora"), choice=Choice.APPROVE)
+        assert (await works.client.result(name, wait_s=20)).value == "done"
+
+
+async def say_expired(works: Works, name: str) -> None:
+    request = next(event for event in works.events(name) if event.name == "ApprovalRequested")
+    body = inbox.Decision(call_id="c1", request_hash=request.hash, approver=EXPIRY, choice=Choice.EXPIRE)
+    inbox_id = InboxId(source="expiry/0", seq=request.envelope.seq)
+    await Poster(works.log, Topics(), clock=SystemClock()).post(name, body, inbox_id=inbox_id)

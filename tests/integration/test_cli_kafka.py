@@ -63,6 +63,9 @@ def test_topics_are_asked_for_and_then_everything_works(arguments: tuple[str, ..
     assert {row["trajectory_id"]: row["status"] for row in rows} == {"sound": "completed", "bad": "faulty"}
     assert len(json.loads(run(arguments, "quarantine", "list", "--json").stdout)["records"]) == 1
     assert len(run(arguments, "replay", "events", "--trajectory", "sound", "--json").stdout.splitlines()) == 18
+    run(arguments, "tools", "pause", "refund", "--as", "ada")
+    assert [one["tool"] for one in json.loads(run(arguments, "tools", "list", "--json").stdout)["paused"]] == ["refund"]
+    assert json.loads(run(arguments, "refused", "--json").stdout) == {"counts": {}, "refused": []}
     assert json.loads(run(arguments, "doctor", "--json").stdout)["ok"]
 
 

@@ -140,6 +140,8 @@ def test_a_held_call_is_edited_from_the_command_line(tracklog: Tracklog, tmp_pat
     line = ("approvals", "approve", "held", "c1", "--as", "ada", "--edit", str(edit))
     edit.write_text("[]")
     assert "no JSON object" in tracklog(*line, exit_code=2).stderr
+    edit.write_text('{"whom":3}')
+    assert "tool 'book' does not take these arguments" in tracklog(*line, exit_code=2).stderr
     edit.write_text('{"what":"less"}')
     assert "call c1: edit, by ada" in tracklog(*line).stdout
 

@@ -10,10 +10,15 @@ import pytest
 from tests.support.dispatching import Dying, dispatched, dispatching, new_dispatcher
 from tests.support.ledger import effects_of, ledger
 from tests.support.sessions import ScriptedModel, World, asks, new_world, says
+from tracklog.consumers.dispatch.attempt import OpenCall, Report
+from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.infra.clock import SystemClock
+from tracklog.infra.log.ranges import read_range
 from tracklog.producers.settle import Timing
 from tracklog.schemas import events as ev
+from tracklog.schemas.codec import decode_ledger
 from tracklog.schemas.errors import OutcomeAwaited, PersonNeeded
+from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Place, ResultStatus, Settled
 
 TIMING = Timing(start_within_s=30.0, grace_s=70.0, outcome_wait_s=10.0)
@@ -107,3 +112,29 @@ async def test_a_dispatcher_that_dies_anywhere_leaves_a_call_that_the_next_one_s
         assert made == (1 if result.status is ResultStatus.OK else 0)
     if effect in ("readonly", "idempotent"):
         assert result.status is ResultStatus.OK
+
+
+async def test_a_result_that_is_taken_at_once_leaves_no_attempt_without_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a trajectory that has taken an outcome before its dispatcher goes on
+    post = Dispatcher.report
+
+    async def taken_at_once(self: Dispatcher, call: OpenCall, report: Report) -> None:
+        await post(self, call, report)
+        while call.open:
+            call.changed.clear()
+            await call.changed.wait()
+
+    monkeypatch.setattr(Dispatcher, "report", taken_at_once)
+    told: list[str] = []
+    # when it makes a call
+    model = ScriptedModel(asks(("call-1", "opaque")), says("done"))
+    log = world.new_log()
+    async with dispatching(new_dispatcher(world, log, dispatched(world.tools()), told=told)):
+        await world.run(model, **_dispatching(world))
+    # then the ledger has the end of the attempt, and nobody is told of trouble
+    topic = Topics().attempts
+    records = [one for p in range(2) for one in read_range(log, topic, p, 0, log.bounds(topic, p).end)]
+    assert [decode_ledger(one.key, one.value, one.headers).name for one in records] == ["Attempt", "Done"]
+    assert told == []

@@ -13,6 +13,7 @@ from tests.support.dispatching import dispatching, new_dispatcher
 from tests.support.serving import BODY_MAX, Api, serving
 from tests.support.sessions import TRAJECTORY, ScriptedModel, asks, says
 from tracklog.consumers.dispatch import dispatcher as dispatcher_module
+from tracklog.consumers.refusals import Reason, refusals
 from tracklog.producers.client import Client
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import ToolSet, tool
@@ -64,8 +65,8 @@ async def _begun(api: Api) -> None:
     api.fold()
 
 
-def _report(api: Api, output: str = "the film", status: str = "ok", client_id: str = "job") -> tuple[int, Any]:
-    return api.ask("POST", PATH, {"client_id": client_id, "call_id": "job-1", "status": status, "output": output})
+def _report(api: Api, output: str = "the film", status: str = "ok") -> tuple[int, Any]:
+    return api.ask("POST", PATH, {"call_id": "job-1", "status": status, "output": output})
 
 
 async def _goes_on(api: Api) -> None:
@@ -79,10 +80,6 @@ def _results(api: Api) -> list[tuple[ResultStatus, str]]:
     return [(one.status, one.output.text) for one in api.world.bodies(ev.ToolResult)]
 
 
-def _refused(api: Api) -> list[str]:
-    return [one.reason for one in api.world.bodies(ev.InboxRefused)]
-
-
 async def test_an_outcome_that_comes_days_later_is_taken_once_however_often_it_is_said(api: Api) -> None:
     # given a job under way for two days
     await _begun(api)
@@ -90,12 +87,12 @@ async def test_an_outcome_that_comes_days_later_is_taken_once_however_often_it_i
     # when it reports twice, and then something else
     assert [_report(api)[0] for _ in range(2)] == [202, 202]
     assert _report(api, "another film")[0] == 202
-    assert _report(api, "it failed", "error", "other")[0] == 202
+    assert _report(api, "it failed", "error")[0] == 202
     await _goes_on(api)
-    # then the first counts, the same again is nothing, and each other one is refused in the record
+    # then the first counts, the same again is nothing, and each other one is told as altered
     assert _results(api) == [(ResultStatus.OK, "the film")]
-    assert len(_refused(api)) == 2
-    assert all("job-1 is not open" in one for one in _refused(api))
+    told = list(refusals(api.world.new_log(), TOPICS))
+    assert [(one.reason, one.call_id) for one in told] == [(Reason.ALTERED, "job-1")] * 2
     # and whoever reports now hears that nobody waits
     status, said = _report(api)
     assert (status, "the trajectory has ended" in said["error"]) == (409, True)
@@ -139,7 +136,7 @@ async def test_a_job_that_does_not_report_in_time_is_asked_about_and_may_still_r
 
 async def test_what_makes_no_sense_is_refused_at_the_door(api: Api) -> None:
     await _begun(api)
-    outcome = {"client_id": "j", "call_id": "job-1", "status": "ok", "output": "x"}
+    outcome = {"call_id": "job-1", "status": "ok", "output": "x"}
 
     status, said = api.ask("POST", "/trajectories/nobody/outcomes", outcome)
     assert (status, said["error"]) == (404, "there is no trajectory 'nobody'")

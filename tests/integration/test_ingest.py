@@ -24,6 +24,7 @@ from tracklog.producers.messages import Messages
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
+    AppendRefused,
     BarrierTooWeak,
     InputError,
     InvalidEvent,
@@ -60,10 +61,11 @@ def own(events: list[Event]) -> list[Event]:
     return [one for one in events if not isinstance(one.body, ev.OwnershipClaimed | ev.OwnershipReleased)]
 
 
-def check_whole(world: World) -> None:
+def check_whole(world: World, others: int = 0) -> None:
     """The chain verifies, nothing is irregular, and each event of the client is in once and in order."""
-    (report,) = Verification(world.new_log(), Topics().events).reports()
-    assert report.sound, report
+    reports = [*Verification(world.new_log(), Topics().events).reports()]
+    assert len(reports) == 1 + others
+    assert all(report.sound for report in reports), reports
     events = recorded(world)
     state = fold_all(State(RUN), events)
     assert (state.irregular, state.faults, state.ended) == (0, 0, True)
@@ -205,6 +207,17 @@ async def test_a_log_that_does_not_decide_in_time_is_a_timeout_and_the_same_agai
     check_whole(world)
 
 
+async def test_a_log_that_takes_nothing_says_send_the_same_again(world: World) -> None:
+    away = True
+    async with replica(world, faults=lambda *_: Fault.REFUSE if away else None) as one:
+        with pytest.raises(AppendRefused) as caught:
+            await one.start(start())
+        assert "send the same again" in caught.value.hint
+        away = False
+        await record_all(one)
+    check_whole(world)
+
+
 async def refused(do: Any, kind: type[TracklogError], **details: object) -> TracklogError:
     with pytest.raises(kind) as caught:
         await do
@@ -328,8 +341,19 @@ async def test_a_process_keeps_few_trajectories_at_hand_and_reads_the_others_aga
             if first == 1:
                 await one.start(start())
             await one.append(first, batch)
-    events = recorded(world)
-    assert len(own(events)) == 15
+    check_whole(world, others=3)
+
+
+async def test_what_nobody_asks_for_is_not_kept_at_hand(world: World) -> None:
+    async with replica(world) as one:
+        await one.start(start())
+        await one.append(*BATCHES[0])
+        world.clock.advance(601)
+        await one.start(start(id="other"))
+        assert list(one.ingest._open) == ["other"]
+        await one.append(*BATCHES[1])
+        await one.append(*BATCHES[2])
+    check_whole(world, others=1)
 
 
 GIVEN_TYPES = get_args(get_args(given.GivenEvent)[0])

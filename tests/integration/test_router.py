@@ -140,11 +140,32 @@ async def test_messages_reach_the_other_trajectory_once_and_in_order(world: Worl
         await hearing(world, three, AT_ONCE, "peer-2")
 
 
+async def test_nothing_is_heard_from_a_trajectory_of_another_tenant(world: World, client: RedisClient) -> None:
+    async def tell(session: Session) -> None:
+        await session.send("peer-1", "let me in")
+        await session.end("told")
+
+    await world.run(ScriptedModel(), tell, clock=SystemClock())
+    async with routing(world, client) as router:
+        await until(lambda: router.counts.messages == 1)
+    with pytest.raises(NothingReceived):
+        await hearing(world, three, AT_ONCE, tenant="elsewhere")
+    # then its record says what came and why it was not taken
+    [refused] = [one.body for one in read_accepted(world.new_log(), "peer-1") if one.name == "InboxRefused"]
+    assert isinstance(refused, ev.InboxRefused)
+    assert "another tenant" in refused.reason
+
+
 async def three(session: Session) -> None:
     await session.receive()
 
 
-async def hearing(world: World, program: Program, timing: Timing, name: str = "peer-1") -> None:
+async def hearing(
+    world: World, program: Program, timing: Timing, name: str = "peer-1", *, tenant: str | None = None
+) -> None:
     setup = world.setup(None, clock=SystemClock(), timing=timing)
-    async with world.process() as (log, producer), opened(producer, name, log=log, setup=setup) as session:
+    async with (
+        world.process() as (log, producer),
+        opened(producer, name, log=log, setup=setup, tenant=tenant) as session,
+    ):
         await program(session)

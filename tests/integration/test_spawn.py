@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from tests.support.routing import new_router, routing
+from tests.support.sessions import ScriptedModel, new_world, says
 from tests.support.working import Works
+from tests.support.writing import read_accepted
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.memory import Fault, Faults
+from tracklog.infra.log.port import Record
 from tracklog.infra.redis_client import RedisClient, connect
+from tracklog.processors.outbox import Outbox
+from tracklog.producers.fork import forked
 from tracklog.producers.opening import opened
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.session import Session
@@ -22,6 +27,7 @@ from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import Agent, Program
 from tracklog.schemas import events as ev
+from tracklog.schemas.errors import SessionMisused
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Ending
 
@@ -256,3 +262,32 @@ def check_once(works: Works) -> None:
     for child_id in ("plan-1.child-1", "plan-1.child-2"):
         names = works.names(child_id)
         assert (names.count("TaskStarted"), names.count("TaskEnded"), names.count("InboxRefused")) == (1, 1, 0)
+
+
+async def test_a_fork_beside_its_origin_tells_nobody_and_spawns_nothing() -> None:
+    world = new_world("")
+
+    async def talks(session: Session, *, spawns: bool = False) -> None:
+        for turn in ("one", "two"):
+            await session.build_context([{"role": "user", "content": turn}])
+            await session.call_model()
+        await session.send("peer-1", "hello")
+        if spawns:
+            await session.spawn("writer", "one")
+        await session.end("done")
+
+    await world.run(ScriptedModel(says("a"), says("b")), talks)
+    setup = world.setup(ScriptedModel(says("a"), says("c")))
+    async with (
+        world.process() as (log, producer),
+        forked(producer, "trip-1b", origin="trip-1", turn=2, log=log, setup=setup) as session,
+    ):
+        with pytest.raises(SessionMisused, match="a fork beside its origin"):
+            await talks(session, spawns=True)
+    posts = {}
+    for name in ("trip-1", "trip-1b"):
+        outbox = Outbox()
+        for at, event in enumerate(read_accepted(world.new_log(), name)):
+            outbox = outbox.after(event, Record("events", 0, at, 0, b"", b"", ()))
+        posts[name] = len(outbox.posts)
+    assert posts == {"trip-1": 1, "trip-1b": 0}

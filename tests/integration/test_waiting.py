@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.ledger import ledger
+from tests.support.many_held import fill_held
 from tests.support.sessions import PAST_GRACE_S, TRAJECTORY, World, asks, new_world, says
 from tests.support.sessions import ScriptedModel as Script
 from tracklog.consumers.cli.app import app
+from tracklog.consumers.routing.router import Router
 from tracklog.consumers.waiting import Queue, WaitingPage, waiting_in_log
 from tracklog.consumers.wiring import agenda_of, blobs_of, opened_log, producer_of
 from tracklog.infra.redis_client import RedisClient, connect
@@ -98,6 +100,40 @@ async def test_pages_have_each_call_once_the_oldest_first_of_one_tenant_or_of_al
     (first,) = queue.page(ASKED, tenant=None, cursor=None, limit=1).rows
     assert (first.tool, first.may_approve, first.then) == ("readonly", ("role:manager",), 1)
     assert len(first.argument_hash) == 64
+
+
+async def test_of_many_that_nobody_takes_each_is_said_to_have_expired_once_and_pages_stay_short(
+    client: RedisClient,
+) -> None:
+    """More in one partition than a look takes up, and none of them is ever answered."""
+    # given 1,300 requests in two partitions
+    world, count = new_world("http://127.0.0.1:1"), 1_300
+    log, settings = world.new_log(), Settings(log=LogSettings(url="memory:"))
+    fill_held(log, count, expires_us=world.clock.now_us(), now_us=world.clock.now_us())
+    agenda = agenda_of(settings, log, client)
+    partitions = agenda.loop.drain()
+    queue, read = Queue(client, settings.prefix, 2), list[int]()
+
+    def counted(found: list[bytes], **_: object) -> list[bytes]:
+        read.append(len(found))
+        return found
+
+    client.set_response_callback("ZRANGEBYLEX", counted)
+
+    # when they are listed, and a router says that they have expired
+    page = queue.page(ASKED, tenant=None, cursor=None, limit=50)
+    middle = queue.page(ASKED, tenant="acme", cursor=page.next, limit=50)
+    router = Router(log, Topics(), client, agenda, clock=world.clock)
+    for _ in range(3):
+        await router.look(partitions)
+
+    # then a page reads no more than it may show of each partition, and nothing is left on the agenda
+    assert (len(page.rows), page.total, len(middle.rows)) == (50, count, 50)
+    assert max(read) <= 51
+    assert router.counts.expiries == count
+    await router.look(partitions)
+    assert router.counts.expiries == count
+    assert sum(log.bounds(Topics().inbox, partition).end for partition in range(2)) == count
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "0000000000000-", "-", f"{'0' * 13}-{'g' * 16}", f"{'٣' * 13}-{'0' * 16}"])

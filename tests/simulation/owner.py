@@ -6,6 +6,7 @@ It is taken up again as a worker does it: when something has come into the inbox
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
@@ -25,6 +26,7 @@ from tracklog.producers.producer import EventProducer
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
 from tracklog.producers.setup import Setup
+from tracklog.producers.spans import Spans
 from tracklog.producers.tools import Tool, ToolSet
 from tracklog.producers.track import Track
 from tracklog.producers.turn import call_all
@@ -65,6 +67,7 @@ class View(LogView):
         self._log, self._topic, self._clock = log, TOPICS.events, process
         self._window, self._timeout_s = 1024 + ACCEPTED_WINDOW, 60.0
         self._tracks, self._starts, self._partitions, self._reader = {}, {}, 0, None
+        self._spans, self._indices = Spans(), deque()
 
     async def refresh(self, trajectory_ids: Iterable[str], *, record: bool = False) -> dict[str, Track]:
         ids = frozenset(trajectory_ids)

@@ -287,6 +287,9 @@ def _check_resolved(body: ev.ApprovalResolved, now: _Round, letter: InboxRecord 
         assert (body.approver, now.step) == (EXPIRY, len(STEPS) - 1), "refused while others could be asked"
         return
     assert letter is not None, "a decision that nobody sent"
+    assert isinstance(letter.body, inbox.Decision)
+    assert letter.body.request_hash == now.request, "resolved by an answer to another request"
+    assert (letter.body.call_id, letter.body.choice) == (body.call_id, body.choice)
     assert not cancelled, "decided after a cancel"
     (person,) = [one for one in PEOPLE if one.who.name == body.approver]
     assert now.step in person.may, f"{body.approver} decided at step {now.step}"

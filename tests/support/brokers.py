@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from tracklog.infra.stack.kafka_server import KafkaServer
 
-WHOLE_S = 5.0
+WHOLE_S = 20.0
 """Between a broker's return and the death of the next."""
-STOP_S = 120.0
+RESTART_S = 300.0
+STOP_S = 330.0
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def leaders_killed(cluster: KafkaServer) -> Iterator[list[int]]:
                 node = cluster.nodes[len(killed) % len(cluster.nodes)]
                 node.process.kill()
                 killed.append(node.node_id)
-                cluster.restart(node)
+                cluster.restart(node, RESTART_S)
         except BaseException as error:
             errors.append(error)
             raise

@@ -22,7 +22,7 @@ from tests.support.writing import make_topics
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.producers.client import Client
-from tracklog.schemas.events import ToolResult
+from tracklog.schemas.events import Escalated, ToolResult
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Settled
 
@@ -133,8 +133,8 @@ class Churn:
             for event in events:
                 if isinstance(event.body, ToolResult):
                     settled[event.body.settled.value] += 1
-        asked = [name for name in begun if standing(following.events[name]) != "done"]
-        wrong += [f"{name}: in doubt although nobody died" for name in asked]
+        asked = [event for name in begun for event in following.events[name] if isinstance(event.body, Escalated)]
+        wrong += [f"{event.envelope.trajectory_id}: in doubt although nobody died: {event.body}" for event in asked]
         found = {one: count for one, count in settled.items() if count}
         return Churned(sum(settled.values()), self._moves, found, wrong)
 

@@ -50,12 +50,13 @@ def dispatched_cases(seed: int, points: Sequence[str] = POINTS, classes: Sequenc
     ]
 
 
-def settled_cases(seed: int) -> list[Case]:
-    """Those in which whoever settles the call is stopped as well."""
+def settled_cases(seed: int, points: Sequence[str] = POINTS) -> list[Case]:
+    """Those in which whoever settles the call is stopped as well, after a first stop at one of these points."""
     drawn = random.Random(seed)
     return [
         Case(f"{effect}.{seed}.{point}.{then}", point, drawn.randint(1, TURNS), drawn.random() * PAUSE_S_MAX, then)
         for effect, point, then in TWICE
+        if point in points
     ]
 
 

@@ -1,4 +1,4 @@
-"""Replicas of `tracklog serve`, each killed between what it appended and its answer, when a file asks for it.
+"""Replicas of `tracklog serve`, each killed between what it made durable and its answer, when a file asks for it.
 
     python -m tests.support.dying_server FOLDER PORT,PORT OPTION...
 
@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 from tracklog.consumers.cli import main as tracklog
 from tracklog.consumers.ingest import ingest
+from tracklog.infra.log.port import Position
+from tracklog.producers.post import Poster
 
 BEFORE_FORK = (
     "uvicorn",
@@ -33,13 +35,24 @@ def kill_file(folder: Path, number: int) -> Path:
 def serve(folder: Path, number: int, port: int, options: list[str]) -> NoReturn:
     path, answer = kill_file(folder, number), ingest._answer
 
-    def dying(*given: Any) -> ingest.Recorded:
+    posted = Poster.post
+
+    def die() -> None:
         if path.exists():
             path.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def dying(*given: Any) -> ingest.Recorded:
+        die()
         return answer(*given)
 
+    async def posting(*given: Any, **named: Any) -> Position:
+        position = await posted(*given, **named)
+        die()
+        return position
+
     setattr(ingest, "_answer", dying)  # noqa: B010 - a function is not to be assigned to
+    setattr(Poster, "post", posting)  # noqa: B010
     sys.argv = ["tracklog", *options, "--set", f"api.port={port}", "serve"]
     try:
         tracklog()

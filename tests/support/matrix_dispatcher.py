@@ -28,7 +28,10 @@ from tracklog.schemas.topics import Topics
 
 START_WITHIN_S = 6.0
 """Instead of the 30 s that an attempt has: a call in doubt waits for that."""
-GRACE_S = 6.0
+GRACE_S = 8.0
+TOOL_TIMEOUT_S = 6.0
+REVOKE_WAIT_S = 15.0
+"""So long that a busy machine is not taken for a call that did not end."""
 
 
 async def main(job: Membership) -> None:
@@ -39,12 +42,12 @@ async def main(job: Membership) -> None:
     made = Dispatcher(
         log,
         Topics(job.prefix),
-        dispatched(probing(tools(job.ledger_url, points), points)),
+        dispatched(probing(tools(job.ledger_url, points, TOOL_TIMEOUT_S), points)),
         blobs=open_blobs(job.blobs),
         clock=clock,
         entropy=SystemEntropy(),
         name=f"dispatcher-{os.getpid()}",
-        settings=DispatchSettings(grace_s=GRACE_S),
+        settings=DispatchSettings(grace_s=GRACE_S, revoke_wait_s=REVOKE_WAIT_S),
         loop_settings=LoopSettings(poll_timeout_s=0.1),
         told=_tell,
     )

@@ -62,20 +62,20 @@ def calls_of(trajectory_id: str) -> list[str]:
     return [f"{trajectory_id}-c{turn}" for turn in range(TURNS)]
 
 
-def tools(ledger_url: str, points: Points) -> ToolSet:
+def tools(ledger_url: str, points: Points, timeout_s: float = TOOL_TIMEOUT_S) -> ToolSet:
     def start(context: CallContext) -> None:
         points.at(context.trajectory_id, "effect.start")
 
     def end(context: CallContext) -> None:
         points.at(context.trajectory_id, "effect.end")
 
-    @tool(effect="readonly", timeout_s=TOOL_TIMEOUT_S)
+    @tool(effect="readonly", timeout_s=timeout_s)
     def readonly(what: str, context: CallContext) -> str:
         start(context)
         end(context)
         return f"found {what}"
 
-    return ToolSet.of(readonly, *class_tools(ledger_url, start, end, timeout_s=TOOL_TIMEOUT_S))
+    return ToolSet.of(readonly, *class_tools(ledger_url, start, end, timeout_s=timeout_s))
 
 
 def setup_of(trajectory_id: str, blobs: BlobStore, offered: ToolSet) -> Setup:

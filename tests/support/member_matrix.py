@@ -38,7 +38,7 @@ UNREACHED_MAX = 1
 """Dispatched cases on their way to their point at a time: a stop meets the other calls of its process, too."""
 ROLES = ("schemas", "infra", "producers", "processors", "consumers")
 PARTITIONS = 12
-QUIET_S_MAX = 120.0
+QUIET_S_MAX = 240.0
 LOOK_S = 0.1
 SETTLED_S = 1.0
 FROZEN_S = 5.0

@@ -15,17 +15,26 @@ from tracklog.processors.agenda import Agenda
 from tracklog.processors.running import running
 
 
-def new_router(log: MemoryLog, client: RedisClient, clock: Clock | None = None) -> Router:
+def new_router(log: MemoryLog, client: RedisClient, clock: Clock | None = None, speed: float = 1.0) -> Router:
     settings = Settings(log=LogSettings(url="memory:"), loop=LoopSettings(batch_wait_s=0.0, poll_timeout_s=0.02))
     agenda = running(Agenda(), log, client, settings, clock=SystemClock(), entropy=SystemEntropy())
-    return Router(log, settings.topic_names, client, agenda, clock=clock if clock is not None else SystemClock())
+    return Router(
+        log, settings.topic_names, client, agenda, clock=clock if clock is not None else SystemClock(), speed=speed
+    )
 
 
 @asynccontextmanager
-async def routing(log: MemoryLog, client: RedisClient, *, faults: Faults | None = None) -> AsyncIterator[Router]:
+async def routing(
+    log: MemoryLog,
+    client: RedisClient,
+    *,
+    faults: Faults | None = None,
+    clock: Clock | None = None,
+    speed: float = 1.0,
+) -> AsyncIterator[Router]:
     """A router for as long as the block lasts. `log` is its own."""
     log.faults = faults
-    router = new_router(log, client)
+    router = new_router(log, client, clock, speed)
     stop = asyncio.Event()
     task = asyncio.create_task(router.run(stop))
     try:

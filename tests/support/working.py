@@ -17,6 +17,7 @@ from tracklog.infra.log.memory_store import MemoryStore
 from tracklog.infra.settings import LoopSettings, WorkerSettings
 from tracklog.producers.client import Client
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.relay import TokenRelay
 from tracklog.producers.settle import Timing
 from tracklog.producers.tools import ToolSet
 from tracklog.producers.turn import Agent
@@ -75,7 +76,12 @@ class Works:
 
     @asynccontextmanager
     async def worker(
-        self, *agents: Agent, files: WorkerFiles | None = None, drift: Drift | None = None, **settings: Any
+        self,
+        *agents: Agent,
+        files: WorkerFiles | None = None,
+        drift: Drift | None = None,
+        relay: TokenRelay | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Worker]:
         """Runs until the block is left, then is told to stop."""
         log = self.new_log()
@@ -93,6 +99,7 @@ class Works:
                 timing=TIMING,
                 files=files,
                 drift=drift,
+                relay=relay,
             )
             worker = Worker(runner, loop_settings=QUICK)
             stop = asyncio.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tracklog.consumers.event_json import event_map, foreign_map, without_none
@@ -115,6 +115,15 @@ def replay(log: Log, topic: str, ranges: Sequence[Range], wanted: Filter) -> Ite
             replayed = _decoded(record)
             if wanted.passes(replayed):
                 yield replayed
+
+
+def in_one_order(replayed: Iterable[Replayed], members: Collection[str]) -> list[Replayed]:
+    """Of these trajectories, whatever the verdict, in the one order of a swarm (`swarm.order`): across partitions an
+    event comes after its causes. What is no event is left out."""
+    keys = {one.encode() for one in members}
+    found = [(one.event.envelope, one) for one in replayed if one.event is not None and one.record.key in keys]
+    found.sort(key=lambda one: (one[0].lamport, one[0].trajectory_id, one[0].seq, one[1].record.offset))
+    return [one for _, one in found]
 
 
 def follow(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tracklog.consumers.wiring import blobs_of
@@ -13,8 +13,10 @@ from tracklog.infra.settings import Settings
 from tracklog.producers.again import Again
 from tracklog.producers.agents import load_agent
 from tracklog.producers.bodies import whole_text
+from tracklog.producers.cursor import Cursor
 from tracklog.producers.history import read_history, started_of
 from tracklog.producers.lineage import read_inherited
+from tracklog.producers.record import Stage
 from tracklog.producers.recorded_agent import recorded_agent
 from tracklog.producers.replay import Report, replay
 from tracklog.producers.setup import Setup
@@ -69,13 +71,19 @@ async def replay_events(
     agents: Agents,
     blobs: BlobStore,
     again: Iterable[Again] = (),
+    staged: Callable[[Cursor], Stage] | None = None,
 ) -> Report:
-    """The same for one whose events were read."""
+    """The same for one whose events were read; `staged` as in `replay`."""
     started = _known(trajectory_id, events)
     agent = _of(trajectory_id, started, agents) if agents else recorded_agent([*inherited, *events], blobs)
     setup = _setup(started, events, agent, blobs)
     return await replay(
-        events, lambda session: run_turns(session, agent, setup.task), setup=setup, inherited=inherited, again=again
+        events,
+        lambda session: run_turns(session, agent, setup.task),
+        setup=setup,
+        inherited=inherited,
+        again=again,
+        staged=staged,
     )
 
 

@@ -27,8 +27,9 @@ from tracklog.infra.wiring import (
     opened_log,
 )
 from tracklog.processors.agenda import Agenda, TrajectoryAgenda
+from tracklog.processors.loading import BUILTIN
 from tracklog.processors.outbox import POSTS_MAX
-from tracklog.processors.running import Running, running, trajectories
+from tracklog.processors.running import Processes, Running, processes, running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.connection import producer_of
 
@@ -37,6 +38,8 @@ __all__ = [
     "blobs_of",
     "check_topic",
     "check_writable",
+    "everything_of",
+    "folds_itself",
     "framing_of",
     "is_embedded",
     "keeper_for",
@@ -113,16 +116,27 @@ def agenda_of(settings: Settings, log: Log, client: RedisClient) -> Running[Traj
     return running(Agenda(), log, client, own, clock=SystemClock(), entropy=SystemEntropy())
 
 
+def everything_of(settings: Settings, log: Log, client: RedisClient) -> Processes:
+    """The trajectories' projection and all processors that come with Tracklog."""
+    processors = [kind() for kind in BUILTIN]
+    return processes(processors, log, client, settings, clock=SystemClock(), entropy=SystemEntropy(), builtin=True)
+
+
+def folds_itself(settings: Settings) -> bool:
+    """True when log and Redis are this machine's alone, so that whoever looks folds what is new."""
+    return settings.redis.url.get_secret_value() == EMBEDDED and is_embedded(settings)
+
+
 @contextmanager
 def opened_views(
-    settings: Settings, view: Callable[[Settings, Log, RedisClient], Running[Any]] = projection_of
+    settings: Settings, view: Callable[[Settings, Log, RedisClient], Running[Any] | Processes] = projection_of
 ) -> Iterator[tuple[Log, RedisClient]]:
     """Log and Redis for reading a view. With a Redis of our own, what is new is folded first: a laptop needs no
     process in the background. With any other, the view is as new as what folds it."""
     with opened_log(settings) as log:
         check_topic(log, settings)
         with opened_redis(settings) as client:
-            if settings.redis.url.get_secret_value() == EMBEDDED and is_embedded(settings):
+            if folds_itself(settings):
                 view(settings, log, client).loop.drain()
             yield log, client
 

@@ -20,7 +20,7 @@ from contextlib import closing
 from typing import Final, Protocol, TypeVar
 
 from tracklog.infra.clock import Clock
-from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.port import GroupListener, GroupMember, Log, Record
 from tracklog.infra.partition_loop_progress import Progress
 from tracklog.infra.settings_sections import LoopSettings
 from tracklog.schemas.errors import (
@@ -51,6 +51,10 @@ CONFLICTS_MAX: Final = 20
 """Conflicts in a row on one partition without the stored position moving: then it is no race but a defect."""
 
 OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull)
+
+
+Join = Callable[[str, str, GroupListener], GroupMember]
+"""Group id, topic and listener to a member of the group."""
 
 
 class Owner(Protocol):
@@ -111,14 +115,16 @@ class PartitionLoop:
         self._give_up_s: float | None = None
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
-    def run(self, group_id: str, stop: threading.Event) -> dict[int, int]:
+    def run(self, group_id: str, stop: threading.Event, join: Join | None = None) -> dict[int, int]:
         """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises.
 
-        Returns the positions of what it owned at the end, which it has given back.
+        Returns the positions of what it owned at the end, which it has given back. `join`: how it becomes a member,
+        where that is not the log's own way.
         """
         self._stop, self._give_up_s = stop, None
         listener = _Listener(self)
-        member = listener.member = self._log.group(group_id, self._topic, listener)
+        join = join if join is not None else self._log.group
+        member = listener.member = join(group_id, self._topic, listener)
         hinted: dict[int, int] = {}
         hinted_s = self._clock.monotonic_s()
         try:

@@ -139,4 +139,5 @@ class IngestSettings(Section):
     answer_s: Positive = 30.0
     """Seconds until a request is answered though the log has not decided: with 504, and the client sends it again."""
     trajectories_max: Count = 1000
-    """Trajectories that one process keeps at hand. One that is not is read from the log again when it goes on."""
+    """Trajectories that one process keeps at hand, each for ten minutes after it was last asked for. One that is not at
+    hand is read from the log again when it goes on."""

@@ -45,6 +45,9 @@ class WorkerSettings(Section):
     model_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 300.0
     """Seconds for which a model that is not to be reached is asked again, with growing pauses, beyond the tries of
     its client; then the trajectory is stopped as `failed`. 0 asks no further."""
+    relay_tokens: bool = False
+    """Whether models are asked to stream, and what they say is given on through Redis while it comes, for
+    `GET /trajectories/{id}/tokens`. It is never in the log, and may be lost; the replies are."""
     start_within_s: Positive = 30.0
     """Seconds from the intent of a call to its start; one that could not be started by then is not made."""
     grace_s: Positive = 120.0

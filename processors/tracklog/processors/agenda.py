@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """What becomes due: a timer (`hash` empty) or a request for approval, by name."""
+    """What becomes due: a timer (`hash` empty) or a request for approval, by name. `since_ms`: when it was set."""
 
     trajectory_id: str
     tenant: str
@@ -68,6 +68,7 @@ class Entry(NamedTuple):
     lane: int
     due_us: int
     hash: str = ""
+    since_ms: int = 0
 
     @property
     def is_timer(self) -> bool:
@@ -220,7 +221,7 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             waiting = _without(state.waiting, f"doubt:{call_id}")
             return state._replace(intents=_without(state.intents, call_id), waiting=waiting)
         case ev.TimerSet(timer_id=timer_id, due_at=due_at) if due_at is not None:
-            entry = _entry(event, timer_id, due_at)
+            entry = _entry(event, timer_id, due_at, record.timestamp_ms)
             return state._replace(due={**state.due, f"timer:{timer_id}": entry})
         case ev.TimerFired(timer_id=timer_id):
             return state._replace(due=_without(state.due, f"timer:{timer_id}"))
@@ -236,7 +237,7 @@ def _ask(state: TrajectoryAgenda, name: str, one: Waiting, request: Request) -> 
     due = _without(state.due, name)
     if request.expires_at is not None:
         about = one.trajectory_id, one.tenant, one.call_id
-        due = {**due, name: Entry(*about, request.seq, request.lane, request.expires_at, one.hash)}
+        due = {**due, name: Entry(*about, request.seq, request.lane, request.expires_at, one.hash, one.since_ms)}
     return state._replace(due=due, waiting={**state.waiting, name: one})
 
 
@@ -274,9 +275,10 @@ def _doubted(event: Event, body: ev.Escalated, intended: Intended, record: Recor
     )
 
 
-def _entry(event: Event, name: str, due_us: int) -> Entry:
+def _entry(event: Event, name: str, due_us: int, since_ms: int) -> Entry:
     envelope = event.envelope
-    return Entry(envelope.trajectory_id, envelope.tenant, name, envelope.seq, lane_of(envelope.ext), due_us)
+    lane = lane_of(envelope.ext)
+    return Entry(envelope.trajectory_id, envelope.tenant, name, envelope.seq, lane, due_us, since_ms=since_ms)
 
 
 def _without(entries: Mapping[str, T], key: str) -> Mapping[str, T]:

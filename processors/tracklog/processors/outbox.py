@@ -15,7 +15,7 @@ import orjson
 from tracklog.infra.log.port import Record
 from tracklog.schemas import events as ev
 from tracklog.schemas.codec import Event
-from tracklog.schemas.spawn import ChildOf, child_of, ending_of, refused_child, spawned
+from tracklog.schemas.spawn import EXT_WITHHELD, ChildOf, child_of, ending_of, refused_child, spawned
 
 __all__ = ["POSTS_MAX", "Outbox", "Post", "post_of"]
 
@@ -56,7 +56,7 @@ class Outbox(NamedTuple):
         match event.body:
             case ev.TaskStarted():
                 return self._replace(parent=child_of(event))
-            case ev.MessageSent(peer=peer):
+            case ev.MessageSent(peer=peer) if EXT_WITHHELD not in event.envelope.ext:
                 children = self.children if spawned(event) is None else (*self.children, peer)
                 return self._with(post)._replace(children=children)
             case ev.MessageReceived(peer=peer) if ending_of(event) is not None:

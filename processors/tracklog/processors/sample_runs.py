@@ -23,6 +23,7 @@ from tracklog.schemas.values import (
     Ending,
     InboxId,
     Place,
+    Ref,
     ResultStatus,
     Role,
     Ruling,
@@ -83,6 +84,7 @@ class Chain:
         turn: int = 0,
         inbox_id: InboxId | None = None,
         inbox_position: int | None = None,
+        causes: tuple[Ref, ...] = (),
         ext: Mapping[str, str] | None = None,
     ) -> Made:
         """The record that `add` would give, without adding it: a rival's, a lost one."""
@@ -97,6 +99,7 @@ class Chain:
             prev_hash=self.hash,
             inbox_id=inbox_id,
             inbox_position=inbox_position,
+            causes=causes,
             ext=ext if ext is not None else {},
         )
         encoded = encode_event(stamp, body, self.framing)

@@ -15,7 +15,7 @@ from tracklog.processors.writes import Write
 from tracklog.schemas.state import State
 
 NAME: Final = "trajectories"
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 class Trajectories:

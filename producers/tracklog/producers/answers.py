@@ -13,9 +13,11 @@ from collections.abc import Mapping
 
 import orjson
 
+from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemClock
 from tracklog.infra.log.port import Log
-from tracklog.producers.history import read_history
+from tracklog.producers.edits import misfit
+from tracklog.producers.history import Histories
 from tracklog.producers.post import Poster
 from tracklog.producers.record import JSON, TEXT
 from tracklog.producers.retrying import EXT_RETRY
@@ -37,13 +39,21 @@ class Answers:
     """Of one process. Who `person` or `who` really is must be known to whoever calls these."""
 
     def __init__(
-        self, log: Log, topics: Topics | None = None, *, clock: Clock | None = None, framing: Framing = single_object
+        self,
+        log: Log,
+        topics: Topics | None = None,
+        *,
+        clock: Clock | None = None,
+        framing: Framing = single_object,
+        blobs: BlobStore | None = None,
     ) -> None:
-        self._log = log
-        self._topics = topics if topics is not None else Topics()
+        """With `blobs`, edited arguments are compared with the recorded schema of their tool before they are posted."""
+        self._blobs = blobs
+        topics = topics if topics is not None else Topics()
+        self._histories = Histories(log, topics.events)
         clock = clock if clock is not None else SystemClock()
         self._clock = clock
-        self._poster = Poster(log, self._topics, clock=clock, framing=framing)
+        self._poster = Poster(log, topics, clock=clock, framing=framing)
 
     async def settle(
         self, trajectory_id: str, call_id: str, *, person: str, happened: bool, output: str, reason: str = ""
@@ -119,6 +129,8 @@ class Answers:
         if state.status is TrajectoryStatus.CANCELLING:
             raise InvalidEvent(f"trajectory {trajectory_id!r} is being cancelled; no call of it is made any more")
         self._check_request(f"call {call_id!r} of {trajectory_id!r}", state, call.request, who, request_hash)
+        if arguments is not None:
+            await self._check_fits(state, call, arguments)
         body = Decision(
             call_id=call_id,
             request_hash=call.request.hash,
@@ -150,8 +162,18 @@ class Answers:
             then = f"then asks {who_may(request.then[0].may_approve)}" if request.then else "then tells the model"
             raise InvalidEvent(f"the request to approve {call} has expired", hint=f"whoever runs it {then}")
 
+    async def _check_fits(self, state: State, call: Call, arguments: str) -> None:
+        schemas = None if state.task is None else state.task.tools
+        if self._blobs is None or schemas is None:
+            return
+        wrong = await asyncio.to_thread(misfit, self._blobs, schemas, call.tool, arguments)
+        if wrong:
+            raise InputError(
+                f"tool {call.tool!r} does not take these arguments: {wrong}", hint="give all that it takes"
+            )
+
     async def _state(self, trajectory_id: str) -> State:
-        return (await asyncio.to_thread(read_history, self._log, self._topics.events, trajectory_id))[0]
+        return (await self._histories.read(trajectory_id))[0]
 
     async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> None:
         said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]

@@ -56,14 +56,14 @@ class Approvals:
         `times`: how often it was decided about before, and edited.
         """
         asked = f"the request to approve call {call.call_id!r}"
-        if self._record.of_call(ev.ApprovalRequested, call.call_id, asked, times) is None:
+        if await self._record.of_call(ev.ApprovalRequested, call.call_id, asked, times) is None:
             self._record.check_live(asked)
             request = self._request(call, decision)
             terms = terms_ext(call.tool, decision.requester_may, decision.then)
             seq = await self._record.write(request, ext={**terms, **self._lanes.ext(call.call_id)})
             await self._record.pen.confirm(seq)
         asked = f"the decision about call {call.call_id!r}"
-        resolved = self._record.of_call(ev.ApprovalResolved, call.call_id, asked, times)
+        resolved = await self._record.of_call(ev.ApprovalResolved, call.call_id, asked, times)
         if resolved is None:
             self._record.check_live(asked)
             taking = self._record.taking

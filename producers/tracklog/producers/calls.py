@@ -117,7 +117,7 @@ class Calls:
             return await self._unmade(call, word.instead)
         call = word.call
         asked = f"call {call.call_id!r} of {call.tool} with {call.arguments!r}"
-        intent = self._record.of_call(ev.ToolIntent, call.call_id, asked)
+        intent = await self._record.of_call(ev.ToolIntent, call.call_id, asked)
         if intent is None:
             if word.recorded:
                 return await self._intend_recorded(call, asked)
@@ -125,7 +125,7 @@ class Calls:
         same = hashlib.sha256(call.arguments.encode("utf-8", "replace")).digest() == intent.body.arguments.hash
         if intent.body.tool != call.tool or not same:
             raise self._record.cursor.broken(Divergence(intent.turn, intent.seq, describe(intent.body), asked))
-        result = self._record.of_call(ev.ToolResult, call.call_id, f"the result of {asked}")
+        result = await self._record.of_call(ev.ToolResult, call.call_id, f"the result of {asked}")
         given = self._given(call) if intent.seq >= 0 and intent.body.place is Place.RECORDED else None
         if result is None and given is not None:
             return await self._as_recorded(call, given, asked)
@@ -157,7 +157,7 @@ class Calls:
 
     async def _unmade(self, call: ToolCall, outcome: Outcome) -> tuple[Result, int]:
         asked = f"the result of call {call.call_id!r}, which is not made"
-        found = self._record.of_call(ev.ToolResult, call.call_id, asked)
+        found = await self._record.of_call(ev.ToolResult, call.call_id, asked)
         if found is not None:
             return _given(found)
         self._record.check_live(asked)

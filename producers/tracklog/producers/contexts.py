@@ -83,7 +83,7 @@ class Contexts:
         """A message that stands for those of these turns; what is about to be left out of sight is kept first."""
         asked = f"a summary of turns {first_turn} to {last_turn}"
         with self._record.strand.ordered(asked):
-            found = self._record.next_ordered(ev.Compacted, asked)
+            found = await self._record.next_ordered(ev.Compacted, asked)
             if found is None:
                 self._record.check_live(asked)
                 await self._notebook.checkpoint()

@@ -110,7 +110,7 @@ class Cursor:
         """What came into the inbox and was not given out: the n-th is for the n-th that asks."""
         self.children: dict[str, tuple[Recorded[ev.MessageReceived], Ending]] = {}
         """Outcomes of child runs that were not given out, by their ids."""
-        self.woken: Counter[str] = Counter()
+        self.woken: dict[str, deque[Recorded[ev.TimerFired]]] = {}
         """Wall-clock timers that went off and were not waited for yet, by name."""
         self.cancelled = False
         """Somebody cancelled it: it ends where it was, and not by its program."""
@@ -137,6 +137,11 @@ class Cursor:
     def divergence(self) -> Divergence | None:
         """The one that was found, None while all is as it was."""
         return None if self._broken is None else self._broken.divergence
+
+    @property
+    def open_places(self) -> frozenset[int]:
+        """Places of the recorded events that are to be asked for and were not given out."""
+        return frozenset(self._open)
 
     @property
     def left(self) -> int:
@@ -172,6 +177,18 @@ class Cursor:
         if self._open:
             raise self.diverged(self._first(), asked)
         return None
+
+    def next_of_call(self, kind: type[ev.EventBody], call_id: str, times: int) -> Open | None:
+        """What `of_call` is about to give, or find in its place."""
+        return self._keyed.get((kind.__name__, call_id, str(times)), self.next_open())
+
+    def next_observed(self, kind: ObservedKind, name: str, occurrence: int) -> Open | None:
+        """The same of `observed`."""
+        return self._keyed.get((ev.Observed.__name__, kind.value, name, str(occurrence)), self.next_open())
+
+    def next_heard(self, peer: str | None) -> Recorded[ev.MessageReceived] | Open | None:
+        """The same of `received`."""
+        return next((one for one in self.mail if peer is None or one.body.peer == peer), self.next_open())
 
     def heard(self, peer: str | None) -> Recorded[ev.MessageReceived] | None:
         """Takes the first message that came into the inbox (from this peer) out of it."""
@@ -269,7 +286,8 @@ class Cursor:
         aside = type(body) in ASIDE or (type(body) is ev.ApprovalRequested and is_escalation(envelope.ext))
         aside = aside or (type(body) is ev.ToolIntent and came(event))  # a person had the call done again
         if type(body) is ev.TimerFired and came(event):
-            self.woken[body.timer_id] += not passed
+            if not passed:
+                self.woken.setdefault(body.timer_id, deque()).append(_typed(kept, body))
             aside = True
         self.cancelled = self.cancelled or type(body) is ev.CancelRequested
         if type(body) is ev.MessageReceived and came(event):

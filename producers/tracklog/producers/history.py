@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -57,6 +58,40 @@ def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[
             if trajectory_id is not None:
                 found[trajectory_id] = _with(found[trajectory_id], record)
     return found
+
+
+class Histories:
+    """Reads histories for those who ask at the same time by one scan. Of one event loop."""
+
+    def __init__(self, log: Log, topic: str) -> None:
+        self._log = log
+        self._topic = topic
+        self._asked: dict[str, asyncio.Future[Folded]] = {}
+        self._reading = asyncio.Lock()
+
+    async def read(self, trajectory_id: str) -> Folded:
+        """As `read_history`, to an end that is asked for after this was called."""
+        asked = self._asked.get(trajectory_id)
+        if asked is None:
+            asked = self._asked[trajectory_id] = asyncio.get_running_loop().create_future()
+        async with self._reading:
+            if not asked.done():
+                await self._answer()
+        return asked.result()
+
+    async def _answer(self) -> None:
+        wanted, self._asked = self._asked, {}
+        try:
+            found = await asyncio.to_thread(read_histories, self._log, self._topic, list(wanted))
+        except asyncio.CancelledError:
+            self._asked = {**wanted, **self._asked}  # those who wait behind ask again
+            raise
+        except Exception as error:  # noqa: BLE001 - raised where each waits
+            for asked in wanted.values():
+                asked.set_exception(error)
+            return
+        for trajectory_id, asked in wanted.items():
+            asked.set_result(found[trajectory_id])
 
 
 def _with(folded: Folded, record: Record) -> Folded:

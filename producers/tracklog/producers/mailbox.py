@@ -31,7 +31,8 @@ _NOTHING: Final[Mapping[str, str]] = {}
 class Incoming(NamedTuple):
     """One inbox record. `position` is its offset, `body` None for a type or version that is not known here.
 
-    `causes` are the events of other trajectories that it follows from, `lamport` the largest Lamport time among them.
+    `causes` are the events of other trajectories that it follows from, `lamport` the largest Lamport time among them,
+    `tenant` that of whoever said it.
     """
 
     inbox_id: InboxId
@@ -42,6 +43,7 @@ class Incoming(NamedTuple):
     causes: tuple[Ref, ...] = ()
     lamport: int = 0
     ext: Mapping[str, str] = _NOTHING
+    tenant: str = ""
 
 
 class Mailbox(Protocol):
@@ -154,4 +156,5 @@ def incoming(record: Record) -> Incoming | None:
         envelope.causes,
         envelope.lamport,
         envelope.ext,
+        envelope.tenant,
     )

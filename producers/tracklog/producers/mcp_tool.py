@@ -25,7 +25,7 @@ import orjson
 
 from tracklog.infra.clock import Clock, SystemClock
 from tracklog.producers.tool_schema import check_schema
-from tracklog.producers.tools import TIMEOUT_S, CallContext, Check, Probe, Tool, declared_effect
+from tracklog.producers.tools import TIMEOUT_S, CallContext, Check, Precondition, Probe, Tool, declared_effect
 from tracklog.schemas.errors import InputError, InvalidTool, ToolError, ToolExpired, ToolOutcomeUnknown
 from tracklog.schemas.values import Effect
 
@@ -53,7 +53,8 @@ class Declared:
     """What is declared of one tool; its server's own hints about effects are not believed.
 
     `key_argument` names the argument by which the tool takes the idempotency key: it is given the call's one key, and
-    the model is not told of it. A server may read it from `_meta` as well. `probe` says whether a call happened.
+    the model is not told of it. A server may read it from `_meta` as well. `probe` says whether a call happened,
+    `precondition` whether it may be made now.
     """
 
     effect: str = Effect.OPAQUE
@@ -61,6 +62,7 @@ class Declared:
     key_ttl_s: float | None = None
     key_argument: str | None = None
     probe: Probe | None = field(default=None, repr=False)
+    precondition: Precondition | None = field(default=None, repr=False)
 
 
 def mcp_tools(
@@ -122,6 +124,7 @@ def _tool(remote: _Remote, prefix: str) -> Tool:
         timeout_s=remote.timeout_s,
         key_ttl_s=declared.key_ttl_s,
         probe=declared.probe,
+        precondition=declared.precondition,
         check=_left_to_the_server(name, remote.schema),
         remote=True,
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of, used_call_ids
+from tracklog.producers.models import ModelAnswer, ModelRequest, begin_again, calls_of, used_call_ids
 from tracklog.schemas.errors import ModelMalformed
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Usage
@@ -89,6 +89,7 @@ class Chunks:
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text = on_text
+        begin_again(on_text)
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._kept: dict[str, Any] = {}

@@ -9,6 +9,7 @@ import orjson
 
 from tracklog.producers.model_blocks import reply_message
 from tracklog.producers.model_completion import check_grown
+from tracklog.producers.models import begin_again
 from tracklog.schemas.errors import ModelMalformed
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 
@@ -33,6 +34,7 @@ class Events:
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
         self._on_text = on_text
+        begin_again(on_text)
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}

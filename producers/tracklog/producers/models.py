@@ -19,7 +19,9 @@ __all__ = [
     "Model",
     "ModelAnswer",
     "ModelRequest",
+    "OnToken",
     "Reply",
+    "begin_again",
     "calls_of",
     "used_call_ids",
     "with_call_ids",
@@ -87,10 +89,18 @@ class Model(Protocol):
     def name(self) -> str: ...
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
-        """The answer. `on_token` is given the text as it comes, of every try: what counts is the answer.
+        """The answer. `on_token` is given the text as it comes, of every try: what counts is the answer. One that has a
+        method `begin` is told when a try begins.
 
         Raises ModelError: ModelUnavailable, ModelRefused, ModelMalformed, RecordingEnded.
         """
+
+
+def begin_again(on_token: OnToken) -> None:
+    """Tells whoever hears a reply that a try of it begins: what it was given before is void."""
+    begin = getattr(on_token, "begin", None)
+    if begin is not None:
+        begin()
 
 
 def used_call_ids(messages: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -14,6 +14,7 @@ from tracklog.infra.topic_admin import check_barrier
 from tracklog.producers.deliveries import Deliveries
 from tracklog.producers.history import History
 from tracklog.producers.pipeline import Entry, Pipeline
+from tracklog.producers.spans import Index
 from tracklog.producers.track import Track
 from tracklog.producers.view import LogView
 from tracklog.producers.writer import Takes, TrajectoryWriter
@@ -150,6 +151,11 @@ class EventProducer:
         track = (await self._view.refresh((check_trajectory_id(trajectory_id),), record=True))[trajectory_id]
         await asyncio.to_thread(track.open, from_checkpoint)
         return History(track.state, track.history(), None if track.shortcut is None else track.shortcut.recall)
+
+    def index(self, partition: int, index: Index | None) -> None:
+        """Where the trajectories of a partition lie, as the caller has read all of it in the log itself; None: it is
+        not to be known any more."""
+        self._view.index(partition, index)
 
     async def whole_history(self, trajectory_id: str) -> History:
         """The same with what was left out, once there was a `history`."""

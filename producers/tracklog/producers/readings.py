@@ -71,7 +71,7 @@ class Readings:
             self._journal.add("observed", kind.value, name)
         asked = f"{kind.value} {name!r}, occurrence {occurrence}"
         with self._record.strand.beside(asked):
-            found = self._record.observed(kind, name, occurrence, asked)
+            found = await self._record.observed(kind, name, occurrence, asked)
             if found is not None:
                 value = await self._record.whole(found.body.value)
                 if self._record.asking is not None and kind is ObservedKind.STEP:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.producers.again import Asking
@@ -17,9 +17,9 @@ from tracklog.producers.strand import Strand
 from tracklog.producers.taking import Received, Taking
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import Cancelled, NothingReceived
-from tracklog.schemas.values import BlobRef, Body, ObservedKind
+from tracklog.schemas.values import BlobRef, Body, Ending, ObservedKind
 
-__all__ = ["JSON", "TEXT", "Record"]
+__all__ = ["JSON", "TEXT", "Record", "Stage"]
 
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
@@ -29,6 +29,16 @@ INLINE_WORK_CHARS_MAX: Final = 16 * 1024
 B = TypeVar("B", bound=ev.EventBody)
 Check = Callable[[B, B], str]
 """(recorded, asked for) -> what is not as it was, "" for nothing."""
+
+
+class Stage(Protocol):
+    """Of a replay beside others: has each event given out at its turn."""
+
+    async def turn(self, place: int) -> None:
+        """Returns when everything before this event was given out, wherever it was recorded."""
+
+    def given(self, place: int) -> None:
+        """This event was given out."""
 
 
 class Record:
@@ -44,12 +54,14 @@ class Record:
         body_inline_bytes_max: int,
         rule: Rule = SESSION_RULE,
         asking: Asking | None = None,
+        stage: Stage | None = None,
     ) -> None:
         self.trajectory_id: Final = trajectory_id
         self.cursor: Final = cursor
         self.pen: Final = pen
         self.rule: Final = rule
         self.asking: Final = asking
+        self._stage = stage
         self.strand: Final = Strand()
         self.turn = 0
         self.taking: Taking | None = None
@@ -59,14 +71,15 @@ class Record:
         self._blobs = blobs
         self._limit = body_inline_bytes_max
 
-    def next_ordered(self, kind: type[B], asked: str) -> Recorded[B] | None:
+    async def next_ordered(self, kind: type[B], asked: str) -> Recorded[B] | None:
         """The next recorded event, None past the end."""
+        await self._turn(self.cursor.next_open())
         return self._saw(self.cursor.ordered(kind, asked, self.strand.last))
 
     async def ordered(self, body: B, asked: str, *, check: Check[B], ext: Mapping[str, str] | None = None) -> int:
         """The seq of this event: recorded as it was, or written now. Raises Diverged when `check` finds something."""
         expected = self.cursor.next_open()
-        found = self.next_ordered(type(body), asked)
+        found = await self.next_ordered(type(body), asked)
         if found is None:
             self.check_live(asked)
             return await self.write(body, ext=ext)
@@ -75,16 +88,21 @@ class Record:
             raise self.cursor.diverged(expected, f"{asked} (another {changed})")
         return found.seq
 
-    def of_call(self, kind: type[B], call_id: str, asked: str, times: int = 0) -> Recorded[B] | None:
+    async def of_call(self, kind: type[B], call_id: str, asked: str, times: int = 0) -> Recorded[B] | None:
         """What is recorded of a call. `times`: how often the same was given out of it before."""
+        await self._turn(self.cursor.next_of_call(kind, call_id, times))
         return self._saw(self.cursor.of_call(kind, call_id, asked, self.strand.last, times))
 
-    def observed(self, kind: ObservedKind, name: str, occurrence: int, asked: str) -> Recorded[ev.Observed] | None:
+    async def observed(
+        self, kind: ObservedKind, name: str, occurrence: int, asked: str
+    ) -> Recorded[ev.Observed] | None:
         """What a step or a reading gave."""
+        await self._turn(self.cursor.next_observed(kind, name, occurrence))
         return self._saw(self.cursor.observed(kind, name, occurrence, asked, self.strand.last))
 
     async def received(self, asked: str, wait_s: float, peer: str | None = None) -> Recorded[ev.MessageReceived]:
         """The next message that came into the inbox (from this peer); waits for it. Raises NothingReceived."""
+        await self._turn(self.cursor.next_heard(peer))
         found = self.cursor.received(asked, self.strand.last, peer)
         if found is None:
             self.check_live(asked)
@@ -173,7 +191,30 @@ class Record:
         """A text from the blob store. Raises BlobMissing, BlobAltered, BlobError."""
         return (await asyncio.to_thread(self._blobs.get, digest.hex())).decode()
 
+    async def child_ended(self, child_id: str) -> tuple[Recorded[ev.MessageReceived], Ending] | None:
+        """What is recorded of the end of a child run."""
+        self.cursor.check_sound()
+        found = self.cursor.children.get(child_id)
+        if found is not None:
+            await self._turn(found[0])
+        return self.cursor.children.pop(child_id, None)
+
+    async def woken(self, name: str) -> bool:
+        """Whether it is recorded that a timer by the clock went off, and it was not waited for yet."""
+        places = self.cursor.woken.get(name)
+        if not places:
+            return False
+        await self._turn(places[0])
+        places.popleft()
+        return True
+
+    async def _turn(self, found: Recorded[Any] | None) -> None:
+        if self._stage is not None and found is not None:
+            await self._stage.turn(found.seq)
+
     def _saw(self, found: Recorded[B] | None) -> Recorded[B] | None:
         if found is not None:
             self.strand.saw(found.seq)
+            if self._stage is not None:
+                self._stage.given(found.seq)
         return found

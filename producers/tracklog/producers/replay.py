@@ -14,7 +14,7 @@ from tracklog.producers.fork_start import Fork
 from tracklog.producers.lineage import Lineage
 from tracklog.producers.outside import raised_at, watched
 from tracklog.producers.places import Places
-from tracklog.producers.record import Record
+from tracklog.producers.record import Record, Stage
 from tracklog.producers.rule import SESSION_RULE, Rule, imported_rule
 from tracklog.producers.sandbox import sandbox_of
 from tracklog.producers.session import Session
@@ -53,6 +53,7 @@ async def replay(
     inherited: Sequence[Event] = (),
     rule: Rule | None = None,
     again: Iterable[Again] = (),
+    staged: Callable[[Cursor], Stage] | None = None,
 ) -> Report:
     """Runs the program over the record; nothing is written and nothing is called.
 
@@ -60,10 +61,11 @@ async def replay(
     network is a divergence that names file and line. `again` says what is asked once more and compared.
 
     `inherited` is what a fork has from its origins (`read_inherited`). `rule` is the one that contexts were made by;
-    None for that of the record. An imported run is replayed as far as it says what its harness did: why it stopped
-    is not known, so a program may go on where it does. An error that the program ends with is a divergence, but at
-    the end of a record that has none. Raises what reading a blob, or asking a model again, raises, and
-    InvalidEvent for no events at all.
+    None for that of the record. `staged` makes what has each event given out at its turn
+    among those of others. An imported run is replayed as far as it says what its harness did: why it stopped is not
+    known, so a program may go on where it does. An error that the program ends with is a divergence, but at the end of
+    a record that has none. Raises what reading a blob, or asking a model again, raises, and InvalidEvent for no events
+    at all.
     """
     history = tuple(events)
     if not history:
@@ -77,7 +79,8 @@ async def replay(
     if rule is None:
         rule = imported_rule(history, setup.store) if cursor.imported else SESSION_RULE
     pen = _NoPen(cursor, ended and not cursor.imported)
-    session, total = _session(setup, trajectory_id, pen, cursor, fork, rule, again), cursor.left
+    stage = staged(cursor) if staged is not None else None
+    session, total = _session(setup, trajectory_id, pen, cursor, fork, rule, again, stage), cursor.left
     divergence = await _run(session, program, cursor, ended=ended)
     return Report(trajectory_id, cursor.turn, total - cursor.left, ended, divergence)
 
@@ -124,6 +127,7 @@ def _session(
     fork: Fork | None,
     rule: Rule,
     again: Iterable[Again],
+    stage: Stage | None,
 ) -> Session:
     record = Record(
         trajectory_id,
@@ -133,6 +137,7 @@ def _session(
         body_inline_bytes_max=setup.body_inline_bytes_max,
         rule=rule,
         asking=Asking(cursor, again),
+        stage=stage,
     )
     settling = settling_of(setup, trajectory_id, pen)
     sandbox = sandbox_of(fork, Lineage(cursor.places.inherited)) if fork is not None else None

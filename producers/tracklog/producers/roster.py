@@ -16,11 +16,12 @@ context is kept, they are read again when it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.log.port import Record
+from tracklog.producers.spans import Places
 from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Driver, Place
@@ -60,11 +61,11 @@ NOTHING: Final = Known()
 
 class Standings(NamedTuple):
     """Of one events partition, as it was read up to `end`: what is known of the workers' trajectories, the ids of
-    everybody else's, and the offset of the first record of each of the workers'."""
+    everybody else's, and where the records of each of the workers' lie."""
 
     known: Mapping[str, Known]
     foreign: Set[str]
-    starts: Mapping[str, int]
+    places: Mapping[str, Places]
     end: int
 
 
@@ -200,6 +201,9 @@ class Roster:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._kept.values())
+
     @property
     def backlog(self) -> int:
         """Trajectories that could be gone on with now."""
@@ -213,7 +217,7 @@ class Roster:
         self.revoked(partition)
         self._foreign[partition], self._ends[partition] = found.foreign, found.end
         for trajectory_id, one in found.known.items():
-            self._kept[trajectory_id] = Kept(partition, found.starts[trajectory_id], one)
+            self._kept[trajectory_id] = Kept(partition, found.places[trajectory_id][0].first, one)
             self._sort(trajectory_id)
 
     def revoked(self, partition: int) -> list[str]:

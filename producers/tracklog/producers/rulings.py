@@ -93,7 +93,7 @@ class Rulings:
         it is one call, counted once."""
         asked = f"an authorization of call {call.call_id!r}"
         stands = self.stands()
-        found = self._record.of_call(ev.Authorized, call.call_id, asked, times)
+        found = await self._record.of_call(ev.Authorized, call.call_id, asked, times)
         spend = None if found is None else self._tally.at(call.call_id, times)
         spend = self._spend_now(counted=times > 0) if spend is None else spend
         decision = self._decide(call, spend)

@@ -186,7 +186,7 @@ class Session:
 
     async def _reply(self, ask: Callable[[], Awaitable[ModelAnswer]]) -> tuple[ev.ModelReplied, Reply]:
         with self._record.strand.ordered("a model call"):
-            found = self._record.next_ordered(ev.ModelReplied, "a model call")
+            found = await self._record.next_ordered(ev.ModelReplied, "a model call")
             body, seq = (found.body, found.seq) if found is not None else await self._ask(ask)
         message = orjson.loads(await self._record.whole(body.reply))
         if found is not None and self._record.asking is not None:
@@ -259,10 +259,10 @@ class Session:
         return message
 
     async def send(self, peer: str, text: str) -> None:
-        """Records a message to somebody; the router brings it to them."""
+        """Records a message to somebody; the router brings it to them, unless this is a fork beside its origin."""
         body = ev.MessageSent(peer=peer, message=await self._record.body(text, TEXT))
         with self._record.strand.ordered("a message to be sent"):
-            await self._record.ordered(body, f"a message to {peer}", check=same_sent)
+            await self._record.ordered(body, f"a message to {peer}", check=same_sent, ext=self.children.withheld)
 
     async def spawn(
         self, agent: str, task: str, *, labels: Mapping[str, str] | None = None, budgets: Budgets = NO_BUDGETS

@@ -27,7 +27,16 @@ from tracklog.schemas import events as ev
 from tracklog.schemas import limits
 from tracklog.schemas.errors import ChildAwaited, SessionMisused, TaskFailed
 from tracklog.schemas.lifecycle import EXT_LANE
-from tracklog.schemas.spawn import EXT_BEHALF, EXT_BUDGETS, EXT_CHILD, EXT_DEPTH, EXT_LABELS, EXT_SWARM, depth_of
+from tracklog.schemas.spawn import (
+    EXT_BEHALF,
+    EXT_BUDGETS,
+    EXT_CHILD,
+    EXT_DEPTH,
+    EXT_LABELS,
+    EXT_SWARM,
+    EXT_WITHHELD,
+    depth_of,
+)
 from tracklog.schemas.state import Child
 from tracklog.schemas.values import NO_BUDGETS, Budgets, Ending
 
@@ -81,6 +90,11 @@ class Children:
         for child_id, child in children.items():
             self._lanes.recall(child_id, {EXT_LANE: str(child.lane)})
 
+    @property
+    def withheld(self) -> Mapping[str, str] | None:
+        """The ext of what this run says to others: of a fork beside its origin nobody is told."""
+        return {EXT_WITHHELD: "fork"} if self._sandboxed else None
+
     async def spawn(
         self, agent: str, task: str, *, labels: Mapping[str, str] | None = None, budgets: Budgets = NO_BUDGETS
     ) -> str:
@@ -89,7 +103,7 @@ class Children:
         with record.strand.ordered(asked):
             body = ev.MessageSent(peer=self._next_id(), message=await record.body(task, TEXT))
             said = self._said(agent, labels, budgets)
-            found = record.next_ordered(ev.MessageSent, asked)
+            found = await record.next_ordered(ev.MessageSent, asked)
             if found is None:
                 record.check_live(asked)
                 self._check(body.peer)
@@ -113,8 +127,7 @@ class Children:
         if child_id not in self._own:
             raise SessionMisused(f"{asked} was asked for, and this run has not spawned it")
         with record.strand.ordered(asked):
-            record.cursor.check_sound()
-            found = record.cursor.children.pop(child_id, None)
+            found = await record.child_ended(child_id)
             if found is not None:
                 seq, body, ending = found[0].seq, found[0].body, found[1]
             else:

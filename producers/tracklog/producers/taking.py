@@ -12,7 +12,8 @@
     Outcome      ToolResult of a dispatched call, or Escalated when nobody knows what became of it; MessageReceived
                  when a child run has ended
 
-Anything else, and what is late, double or about nothing, becomes an InboxRefused: nothing is lost without a word.
+Anything else, what comes from a trajectory of another tenant, and what is late, double or about nothing, becomes an
+InboxRefused: nothing is lost without a word.
 Taken is taken once: the state keeps the highest sequence of each source.
 """
 
@@ -34,7 +35,7 @@ from tracklog.schemas import inbox
 from tracklog.schemas.approvals import Approver, escalated, may_not
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
-from tracklog.schemas.spawn import EXT_ENDED, ended_of, spawn_ext
+from tracklog.schemas.spawn import EXT_ENDED, FROM, ended_of, spawn_ext
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Choice, Effect, Ending, Place, Ref, ResultStatus, Role, Settled
 
@@ -196,6 +197,8 @@ def _event(state: State, one: Incoming, clock: Clock, unfit: Unfit) -> Taken:
         return _refusal(one, "the trajectory has ended")
     if isinstance(body, inbox.Annotation):
         return Taken(body.event())
+    if one.inbox_id.source.startswith(FROM) and one.tenant != state.tenant:
+        return _refusal(one, "it comes from a trajectory of another tenant")
     if isinstance(body, inbox.Message):
         return Taken(ev.MessageReceived(peer=body.peer, role=body.role, message=body.message, about=body.about))
     if isinstance(body, inbox.Cancel):

@@ -50,14 +50,13 @@ class Timers:
         record = self._record
         asked = f"timer {name!r} by the clock"
         with record.strand.ordered(asked):
-            found = record.next_ordered(ev.TimerSet, asked)
+            found = await record.next_ordered(ev.TimerSet, asked)
             if found is None:
                 record.check_live(asked)
                 await record.write(ev.TimerSet(timer_id=name, due_at=until_us()))
             elif found.body.timer_id != name or found.body.due_at is None:
                 raise record.cursor.broken(Divergence(found.turn, found.seq, describe(found.body), asked))
-            if record.cursor.woken[name]:
-                record.cursor.woken[name] -= 1
+            if await record.woken(name):
                 return
             await self._wait(name, wait_s)
 

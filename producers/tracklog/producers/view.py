@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -17,6 +18,7 @@ from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.producers.spans import NOWHERE, Index, Span, Spans, grown, joined
 from tracklog.producers.track import Track
 from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.state import State
@@ -40,6 +42,8 @@ class LogView:
         self._timeout_s = timeout_s
         self._tracks: dict[bytes, Track] = {}
         self._starts: dict[bytes, int] = {}
+        self._spans = Spans()
+        self._indices: deque[tuple[int, Index | None]] = deque()
         self._partitions = 0
         self._reader: Reader | None = None
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
@@ -71,6 +75,10 @@ class LogView:
         over, a claim would look accepted that is not.
         """
         self._starts[trajectory_id.encode()] = offset
+
+    def index(self, partition: int, index: Index | None) -> None:
+        """Where trajectories of a partition lie, as this process has read all of it; None: it is not to be known."""
+        self._indices.append((partition, index))
 
     def forget(self, trajectory_id: str) -> None:
         """Stops following; a later refresh scans again."""
@@ -151,6 +159,7 @@ class LogView:
 
     def _read_back(self, ids: frozenset[str], recorded: frozenset[str], deadline: float) -> Mapping[str, Track]:
         reader = self._follow()
+        self._take_indices(reader)
         tracks: Tracks = {}
         scans: dict[int, dict[bytes, Track]] = {}
         for one in ids:
@@ -178,12 +187,39 @@ class LogView:
 
     def _scan(self, partition: int, tracks: Mapping[bytes, Track], until: int) -> None:
         """What is before the shared reader, for trajectories that are followed from now on."""
-        first = self._log.bounds(self._topic, partition).first
-        start = max(first, min(self._starts.get(key, first) for key in tracks))
-        for record in read_range(self._log, self._topic, partition, start, max(start, until)):
-            track = tracks.get(record.key) if record.key is not None else None
-            if track is not None:
+        bounds = self._log.bounds(self._topic, partition)
+        places = {key: self._spans.get(partition, key) for key in tracks}
+        found = {key: NOWHERE for key, known in places.items() if known is None}
+        whole = [Span(max(bounds.first, self._starts.get(key, bounds.first)), until - 1) for key in found]
+        for stretch in joined([*(span for known in places.values() for span in known or ()), *whole]):
+            for record in read_range(
+                self._log, self._topic, partition, stretch.first, min(stretch.last + 1, until), bounds=bounds
+            ):
+                track = tracks.get(record.key) if record.key is not None else None
+                if track is None or record.key is None:
+                    continue
                 track.keep(record)
+                if record.key in found:
+                    found[record.key] = grown(found[record.key], record.offset)
+        for key, seen in found.items():
+            self._spans.found(partition, key, seen)
+
+    def _take_indices(self, reader: Reader) -> None:
+        """What was read since an index was made is added to it."""
+        while self._indices:
+            partition, index = self._indices[0]
+            if index is None:
+                self._spans.drop(partition)
+            else:
+                upto = reader.position(partition)
+                missed = [
+                    (record.key, record.offset)
+                    for record in read_range(self._log, self._topic, partition, index.end, upto)
+                ]
+                self._spans.put(partition, index)
+                for key, offset in missed:
+                    self._spans.saw(partition, key, offset)
+            self._indices.popleft()
 
     def _catch_up(self, reader: Reader, partitions: set[int], deadline: float) -> None:
         ends = {p: self._log.bounds(self._topic, p).end for p in partitions}
@@ -197,6 +233,7 @@ class LogView:
                 self._keep(record)
 
     def _keep(self, record: Record) -> None:
+        self._spans.saw(record.partition, record.key, record.offset)
         track = self._tracks.get(record.key) if record.key is not None else None
         if track is not None:
             track.keep(record)

@@ -22,6 +22,7 @@ from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import LoopSettings
 from tracklog.producers.leash import Leash
 from tracklog.producers.roster import Arrival, Known, Now, Roster, Standings
+from tracklog.producers.spans import Index
 from tracklog.producers.worker_partitions import Partitions
 from tracklog.producers.worker_run import Runner
 from tracklog.schemas.errors import Moved
@@ -106,6 +107,8 @@ class Worker:
     def _assigned(self, partition: int, found: Standings) -> None:
         self.partitions.add(partition)
         self.roster.assigned(partition, found)
+        places = {trajectory_id.encode(): one for trajectory_id, one in found.places.items()}
+        self._runner.producer.index(partition, Index(places, found.end))
         self._wake.set()
 
     def _arrived(self, partition: int, arrivals: list[tuple[str, Arrival]]) -> None:
@@ -129,6 +132,7 @@ class Worker:
     async def _give_up(self, partition: int, wait_s: float) -> None:
         self.partitions.discard(partition)
         self.roster.revoked(partition)
+        self._runner.producer.index(partition, None)
         await self._halt([one for one in self._tasks.values() if one.partition == partition], wait_s)
 
     async def _move(self) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.producers.roster import Arrival, Standings, known_of
+from tracklog.producers.spans import NOWHERE, Places, grown
 from tracklog.schemas.codec import decode_event, decode_inbox
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.fold import fold
@@ -80,7 +81,7 @@ def standings(log: Log, topic: str, partition: int, *, grace_us: int) -> Standin
     """
     bounds = log.bounds(topic, partition)
     states: dict[bytes, State] = {}
-    starts: dict[str, int] = {}
+    places: dict[str, Places] = {}
     foreign: set[str] = set()
     skipped: set[bytes] = set()
     for record in read_range(log, topic, partition, bounds.first, bounds.end):
@@ -92,14 +93,14 @@ def standings(log: Log, topic: str, partition: int, *, grace_us: int) -> Standin
         except ForeignRecord:
             continue  # nobody's event; whoever owns the partition quarantines it
         trajectory_id = event.envelope.trajectory_id
-        starts.setdefault(trajectory_id, record.offset)
+        places[trajectory_id] = grown(places.get(trajectory_id, NOWHERE), record.offset)
         before = states.get(key)
         state, _ = fold(before if before is not None else State(trajectory_id), event)
         if known_of(state, grace_us=grace_us) is None:
             states.pop(key, None)
             skipped.add(key)
             foreign.add(trajectory_id)
-            starts.pop(trajectory_id)
+            places.pop(trajectory_id)
             continue
         states[key] = _small(state) if state.ended and not (before is not None and before.ended) else state
     known = {}
@@ -107,7 +108,7 @@ def standings(log: Log, topic: str, partition: int, *, grace_us: int) -> Standin
         one = known_of(state, grace_us=grace_us)
         if one is not None:
             known[state.trajectory_id] = one
-    return Standings(known, foreign, starts, bounds.end)
+    return Standings(known, foreign, places, bounds.end)
 
 
 def _small(state: State) -> State:

@@ -17,13 +17,14 @@ from tracklog.producers.bodies import whole_text
 from tracklog.producers.cancelling import check_cancelled, obey
 from tracklog.producers.fork_start import Fork
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, end_run
-from tracklog.producers.history import read_history, started_of
+from tracklog.producers.history import started_of
 from tracklog.producers.leash import Leash
 from tracklog.producers.mailbox import incoming
 from tracklog.producers.model_patient import PatientModel
 from tracklog.producers.opening import opened
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.relay import TokenRelay
 from tracklog.producers.roster import Arrival, Kept, Known, Work, known_of
 from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
@@ -94,6 +95,8 @@ class Runner:
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     drift: Drift | None = None
     """What happens to a run that was left with other versions; see Setup."""
+    relay: TokenRelay | None = None
+    """Gives on what models say while they say it; None: they are not asked to stream."""
 
     @property
     def grace_us(self) -> int:
@@ -190,6 +193,8 @@ class Runner:
 
     def _setup(self, trajectory_id: str, agent: Agent, task: str, begin: Begin, leash: Leash) -> Setup:
         model = agent.model
+        if model is not None and self.relay is not None:
+            model = self.relay.of(trajectory_id, model)
         if model is not None:
             model = PatientModel(model, self.settings.model_wait_s, clock=self.clock, check=leash.check)
         return agent.setup(
@@ -221,8 +226,10 @@ class Runner:
             found = await asyncio.to_thread(self._submit_at, kept.partition, kept.submitted)
             if found is not None:
                 return found
-        _, accepted = await asyncio.to_thread(read_history, self.log, self.topics.events, trajectory_id)
-        started = started_of(event for event, _ in accepted)
+        history = await self.producer.history(trajectory_id, from_checkpoint=self.blobs)
+        started = started_of(history.events)
+        if started is None:
+            started = started_of((await self.producer.whole_history(trajectory_id)).events)
         if started is None:
             raise InputError(f"nothing says what trajectory {trajectory_id!r} is to do", hint="submit its task again")
         return Begin(started)

@@ -24,7 +24,7 @@ from tracklog.schemas.lifecycle import (
     lane_of,
     step_of,
 )
-from tracklog.schemas.spawn import EXT_WAITS, ending_of, spawned
+from tracklog.schemas.spawn import EXT_WAITS, EXT_WITHHELD, ending_of, spawned
 from tracklog.schemas.state import Call, Child, Fault, MessageRef, State, Task, Timer
 from tracklog.schemas.values import EditOp, InboxId
 
@@ -248,6 +248,7 @@ def _tool_intent(state: State, event: Event, body: ev.ToolIntent) -> Changes:
         key_ttl_ms=body.key_ttl_ms,
         not_after=body.not_after,
         request_hash=body.request_hash,
+        lane=lane_of(event.envelope.ext),
     )
     changes: Changes = {
         "calls": _put(state.calls, body.call_id, intended),
@@ -273,6 +274,8 @@ def _checkpoint(state: State, event: Event, body: ev.CheckpointTaken) -> Changes
 
 
 def _message_sent(state: State, event: Event, body: ev.MessageSent) -> Changes:
+    if EXT_WITHHELD in event.envelope.ext:
+        return {}
     changes: Changes = {"sent": _put(state.sent, body.peer, event.envelope.seq)}
     if spawned(event) is not None:
         child = Child(event.envelope.seq, event.hash, lane_of(event.envelope.ext))

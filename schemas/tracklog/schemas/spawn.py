@@ -27,6 +27,7 @@ __all__ = [
     "EXT_SPAWN",
     "EXT_SWARM",
     "EXT_WAITS",
+    "EXT_WITHHELD",
     "FROM",
     "ChildOf",
     "child_of",
@@ -48,6 +49,8 @@ EXT_SPAWN: Final = "spawn"
 EXT_DEPTH: Final = "depth"
 EXT_WAITS: Final = "waits_for"
 """In `ext` of a release: the trajectory that is waited for."""
+EXT_WITHHELD: Final = "withheld"
+"""In `ext` of a MessageSent that nobody is told: a fork beside its origin said it."""
 FROM: Final = "msg/"
 """The source, in an inbox, of what another trajectory says: this and its id."""
 _ENDINGS: Final = {one.value: one for one in Ending}

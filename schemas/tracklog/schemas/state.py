@@ -43,8 +43,8 @@ class Task(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An open tool call. `seq` and `hash` are those of its intent; -1 and zeros before there is one. `request` is the
-    last one to approve it."""
+    """An open tool call. `seq`, `hash` and `lane` are those of its intent; -1 and zeros before there is one. `request`
+    is the last one to approve it."""
 
     tool: str
     status: CallStatus
@@ -58,6 +58,7 @@ class Call(NamedTuple):
     not_after: int | None = None
     request_hash: bytes | None = None
     request: Request | None = None
+    lane: int = 0
 
 
 class Spent(NamedTuple):

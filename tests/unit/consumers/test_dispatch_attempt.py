@@ -6,12 +6,14 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+import pytest
+
 from tracklog.consumers.dispatch.attempt import Attempting, OpenCall, Report
 from tracklog.consumers.dispatch.slots import EMPTY, Row, Slot
 from tracklog.infra.clock import Clock, ManualClock
 from tracklog.producers.tools import CallContext, Tool
 from tracklog.schemas.events import ToolIntent
-from tracklog.schemas.ledger import Done, LedgerBody
+from tracklog.schemas.ledger import Attempt, Done, Expired, LedgerBody
 from tracklog.schemas.values import ZERO_HASH, Body, Effect, Place, ResultStatus
 
 DAY_S = 86_400.0
@@ -28,6 +30,8 @@ class Desk:
         self.clock: Clock = self.hand
         self.now, self.looks = row, 0
         self.reports: list[Report] = []
+        self.held = self.quiet = False
+        self.told_to_go = False
 
     async def row(self, call: OpenCall) -> Row:
         self.looks += 1
@@ -37,13 +41,17 @@ class Desk:
     async def enter(self, call: OpenCall, slot: int, body: LedgerBody) -> Row:
         if isinstance(body, Done):
             self.now = self.now._replace(done=True)
+        if isinstance(body, Attempt | Expired):
+            not_after = body.not_after if isinstance(body, Attempt) else None
+            self.now = self.now._replace(slots=(*self.now.slots, Slot(b"mine", not_after, NOW_US)))
+            call.left_at = 0 if self.told_to_go else None
         return self.now
 
     def holds(self, row: Row, slot: int) -> bool:
-        return False
+        return row.holder(slot) == b"mine"
 
     async def is_open(self, call: OpenCall) -> bool:
-        return call.open and not call.cancelled
+        return call.open and not call.cancelled and (self.quiet or not call.left)
 
     async def arguments(self, call: OpenCall) -> str:
         return "{}"
@@ -52,7 +60,7 @@ class Desk:
         self.reports.append(report)
 
     def paused(self, call: OpenCall) -> bool:
-        return False
+        return self.held and call.left
 
     def turn(self, call: OpenCall) -> AbstractAsyncContextManager[None]:
         return nullcontext()
@@ -88,3 +96,40 @@ async def test_a_cancelled_call_that_rests_on_its_key_is_settled_at_once_and_not
     # then it was sent again under its key, and its outcome said
     assert sent == ["k"]
     assert [one.ran.status for one in desk.reports] == [ResultStatus.OK]
+
+
+@pytest.mark.parametrize(
+    ("held", "quiet", "sent"),
+    [
+        pytest.param(False, True, True, id="nothing came since"),
+        pytest.param(False, False, False, id="something was said of its trajectory since"),
+        pytest.param(True, True, False, id="its tool was paused since"),
+    ],
+)
+async def test_a_slot_that_was_won_is_used_or_given_up_aloud_when_its_dispatcher_has_to_go(
+    held: bool, quiet: bool, sent: bool
+) -> None:
+    # given a dispatcher that has to let go of an opaque call in the moment in which it has won its slot
+    intent = ToolIntent(
+        call_id="c",
+        tool="book",
+        arguments=Body.of("{}"),
+        effect=Effect.OPAQUE,
+        not_after=NOW_US + 60_000_000,
+        place=Place.DISPATCH,
+    )
+    call, desk = OpenCall("t", "default", 1, 5, 0, intent, ZERO_HASH), Desk(EMPTY)
+    desk.told_to_go, desk.held, desk.quiet = True, held, quiet
+    ran: list[str] = []
+
+    async def book(context: CallContext, arguments: Any) -> str:
+        ran.append(context.call_id)
+        return "booked"
+
+    # when it goes on with that
+    tool = Tool("book", "", {}, book, Effect.OPAQUE, check=lambda _: "")
+    await Attempting(call, tool, desk, grace_s=60.0, output_bytes_max=1000).settle()
+    # then the call is made, or the ledger says that it was not: nobody has to ask a person
+    assert ran == (["c"] if sent else [])
+    assert desk.now.done is sent
+    assert [slot.tries for slot in desk.now.slots] == ([True] if sent else [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracklog.producers.roster import Known, Now, Roster, Standings
+from tracklog.producers.spans import Span
 from tracklog.schemas.lifecycle import Parked
 
 HOUR_US = 3_600 * 1_000_000
@@ -12,7 +13,7 @@ OPEN = Known(started=True, owned=True)
 
 def roster_with(known: Known) -> Roster:
     roster = Roster(tries_max=5)
-    roster.assigned(0, Standings({"trip-1": known}, set(), {"trip-1": 3}, end=9))
+    roster.assigned(0, Standings({"trip-1": known}, set(), {"trip-1": (Span(3, 8),)}, end=9))
     return roster
 
 

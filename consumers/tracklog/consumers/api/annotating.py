@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import TEXT, Has, Id, Viewer, done, resource
+from tracklog.producers.noting import is_nobodys, note
 from tracklog.schemas import inbox
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.values import Body
@@ -15,7 +16,7 @@ router = resource("annotations")
 
 @router.post("/trajectories/{trajectory_id}/annotations", status_code=202)
 async def annotate(has: Has, who: Viewer, trajectory_id: Id, body: bodies.Annotate) -> dict[str, str]:
-    """Judges a trajectory, a turn or a call; also after its end."""
+    """Judges a trajectory, a turn or a call; also after its end, and then at once when no worker would take it."""
     state = await has.state(who, trajectory_id)
     try:
         said = inbox.Annotation(
@@ -29,5 +30,9 @@ async def annotate(has: Has, who: Viewer, trajectory_id: Id, body: bodies.Annota
         )
     except ValueError as error:
         raise InputError(f"the annotation makes no sense: {error}") from None
-    await has.client_of(who, state.tenant).annotate(trajectory_id, said)
-    return done(has, who, "annotate", trajectory_id)
+    stood = await has.client_of(who, state.tenant).annotate(trajectory_id, said)
+    if not is_nobodys(stood):
+        return done(has, who, "annotate", trajectory_id)
+    async with has.new_producer() as producer:
+        await note(producer, has.log, has.topics, trajectory_id, owner=who.name, clock=has.clock)
+    return {**done(has, who, "annotate", trajectory_id), "status": "taken"}

@@ -65,7 +65,6 @@ class Annotate(_Body):
 class Outcome(_Body):
     """What a tool that said `pending` has come to."""
 
-    client_id: ClientId
     call_id: Name
     status: Literal["ok", "error"]
     output: str = ""

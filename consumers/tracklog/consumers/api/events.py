@@ -24,10 +24,10 @@ from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 
-__all__ = ["EventStream", "events_of"]
+__all__ = ["Accepted", "EventStream", "events_of", "gone", "poll"]
 
 POLL_S: Final = 0.5
-POLL_RECORDS_MAX: Final = 500
+POLL_RECORDS_MAX: Final = 100
 BEAT_S: Final = 15.0
 """Between two signs of life on a stream on which nothing comes."""
 SEND_S_MAX: Final = 30.0
@@ -41,7 +41,7 @@ def events_of(log: Log, topic: str, trajectory_id: str, after: int, limit: int) 
     key = trajectory_id.encode()
     partition = partition_of(key, log.partition_count(topic))
     bounds = log.bounds(topic, partition)
-    accepted = _Accepted(key)
+    accepted = Accepted(key)
     found: list[dict[str, Any]] = []
     for record in read_range(log, topic, partition, bounds.first, bounds.end):
         found += (event_map(event, record) for event in accepted.of(record) if event.envelope.seq > after)
@@ -50,7 +50,7 @@ def events_of(log: Log, topic: str, trajectory_id: str, after: int, limit: int) 
     return found[:limit]
 
 
-class _Accepted:
+class Accepted:
     """The accepted events of one trajectory among the records of its partition."""
 
     def __init__(self, key: bytes) -> None:
@@ -88,24 +88,24 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        gone = asyncio.create_task(_gone(receive))
+        left = asyncio.create_task(gone(receive))
         try:
             async with asyncio.timeout(STREAM_S_MAX):
-                await self._follow(send, gone)
+                await self._follow(send, left)
         except TimeoutError:
             return  # the client is slow, or has had its time: it connects again with the id of the last event
         finally:
-            gone.cancel()
+            left.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _follow(self, send: Send, gone: asyncio.Task[None]) -> None:
+    async def _follow(self, send: Send, left: asyncio.Task[None]) -> None:
         partition = partition_of(self._key, await asyncio.to_thread(self._log.partition_count, self._topic))
         first = (await asyncio.to_thread(self._log.bounds, self._topic, partition)).first
         reader = await asyncio.to_thread(self._log.reader, self._topic, {partition: first})
-        accepted, quiet_s = _Accepted(self._key), 0.0
+        accepted, quiet_s = Accepted(self._key), 0.0
         with closing(reader):
-            while not gone.done() and not self._stopping():
-                records = await asyncio.to_thread(_poll, reader)
+            while not left.done() and not self._stopping():
+                records = await asyncio.to_thread(poll, reader)
                 text = b"".join(self._frames(accepted, records))
                 quiet_s = 0.0 if text else quiet_s + (0.0 if records else POLL_S)
                 if not text and quiet_s >= BEAT_S:
@@ -116,7 +116,7 @@ class EventStream(Response):
                 if b"event: TaskEnded\n" in text:
                     return
 
-    def _frames(self, accepted: _Accepted, records: list[Record]) -> Iterator[bytes]:
+    def _frames(self, accepted: Accepted, records: list[Record]) -> Iterator[bytes]:
         for record in records:
             for event in accepted.of(record):
                 if event.envelope.seq > self._after:
@@ -124,11 +124,11 @@ class EventStream(Response):
                     yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.envelope.seq, event.name.encode(), data)
 
 
-def _poll(reader: Reader) -> list[Record]:
+def poll(reader: Reader) -> list[Record]:
     return reader.poll(POLL_RECORDS_MAX, POLL_S)
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
     """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import HTTPException
 from pydantic import BaseModel
@@ -13,6 +13,9 @@ from tracklog.consumers.ingest.admission import Author
 from tracklog.consumers.ingest.given import Batch, Release, Start
 
 __all__ = ["router"]
+
+PERSON_CHARS_MAX: Final = 500
+"""With the name of the client it is the source of events, and the owner of a trajectory."""
 
 router = resource("ingest")
 
@@ -64,7 +67,9 @@ async def release(has: Has, who: Recorder, trajectory_id: Id, body: Release) -> 
 
 
 def _author(who: Principal, client: str) -> Author:
-    """Two persons with clients of one name are two clients."""
+    """Two persons with clients of one name are two clients. Raises HTTPException 422 for a name too long to be kept."""
+    if len(who.name) > PERSON_CHARS_MAX:
+        raise HTTPException(422, f"the name of this token's person has more than {PERSON_CHARS_MAX} characters")
     return Author(f"{who.name}/{client}", who.sees)
 
 

@@ -12,6 +12,7 @@ from fastapi import HTTPException
 
 from tracklog.consumers.api.limits import RateLimit
 from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_signed
+from tracklog.consumers.api.relay import Hub
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
 from tracklog.consumers.ingest.ingest import Ingest
 from tracklog.consumers.read import Reader
@@ -25,6 +26,7 @@ from tracklog.producers.answers import Answers
 from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
+from tracklog.producers.producer import EventProducer
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import StoreError
 from tracklog.schemas.state import State
@@ -58,6 +60,7 @@ class Services:
     reader: Reader = field(init=False)
     ingest: Ingest = field(init=False)
     queue: Queue = field(init=False)
+    hub: Hub = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
@@ -75,8 +78,9 @@ class Services:
         )
         self.reader = Reader(self.client, prefix=self.topics.prefix)
         self.queue = Queue(self.client, self.topics.prefix, self.log.partition_count(self.topics.events))
+        self.hub = Hub(self.client, self.topics.prefix)
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
-        self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing)
+        self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing, blobs=self.blobs)
 
     def client_of(self, principal: Principal, tenant: str) -> Client:
         return Client(
@@ -86,6 +90,17 @@ class Services:
             by=principal.name,
             tenant=tenant,
             clock=self.clock,
+            framing=self.framing,
+        )
+
+    def new_producer(self) -> EventProducer:
+        """For what is written here and now, into a trajectory that nobody runs."""
+        return EventProducer(
+            self.log,
+            topics=self.topics,
+            clock=self.clock,
+            entropy=SystemEntropy(),
+            settings=self.settings.writer,
             framing=self.framing,
         )
 

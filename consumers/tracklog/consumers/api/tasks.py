@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 
 from fastapi import HTTPException
 
 from tracklog.consumers.api import bodies
-from tracklog.consumers.api.routes import TEXT, Has, Id, Operator, done, post_once, resource
+from tracklog.consumers.api.routes import TEXT, Has, Id, Operator, done, resource
 from tracklog.producers.bodies import delivered_body
 from tracklog.producers.tool_run import fitted
 from tracklog.schemas import inbox, limits
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.lifecycle import OPEN_INTENT
 from tracklog.schemas.state import Call, State
-from tracklog.schemas.values import Body, Place, ResultStatus, Settled
+from tracklog.schemas.values import Body, InboxId, Place, ResultStatus, Settled
 
 __all__ = ["router"]
 
@@ -93,6 +92,6 @@ async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.O
         else await asyncio.to_thread(delivered_body, given, body.output, has.blobs, TEXT),
         settled=Settled.DIRECT,
     )
-    said = hashlib.sha256(f"{body.status}/{body.output}".encode()).hexdigest()
-    await post_once(has, who, state, outcome, f"outcome/{body.client_id}/{said}")  # another outcome is not the same one
+    inbox_id = InboxId(source=f"outcome/{call.lane}", seq=call.seq)  # the call's own: of two, one is taken
+    await has.poster.post(trajectory_id, outcome, inbox_id=inbox_id, tenant=state.tenant)
     return done(has, who, "outcome", trajectory_id, body.call_id)

@@ -8,8 +8,10 @@ import orjson
 from fastapi import Header, HTTPException, Query
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from tracklog.consumers.api.events import EventStream, events_of
+from tracklog.consumers.api.relay import TokenStream
 from tracklog.consumers.api.routes import PAGE_MAX, Has, Id, Viewer, resource, tenant_of
 from tracklog.consumers.api.services import Services
 from tracklog.consumers.listing import listed
@@ -68,21 +70,40 @@ async def stream_events(
     """Server-sent events up to its end; `Last-Event-ID` goes on behind one."""
     await has.state(who, trajectory_id)
     after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else -1
+    topic = has.topics.events
+    return _open(has, EventStream(has.log, topic, trajectory_id, min(after, 2**53), lambda: has.stopping))
+
+
+@router.get(
+    "/trajectories/{trajectory_id}/tokens",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
+async def stream_tokens(has: Has, who: Viewer, trajectory_id: Id) -> Response:
+    """Its next reply while the model gives it, as server-sent events: started, text, restarted when the call is made
+    again and what came before is void, lost. It ends with `replied`, the reply that the log has, or with `ended`."""
+    await has.state(who, trajectory_id)
+    return _open(has, TokenStream(has.hub, has.log, has.topics.events, trajectory_id, lambda: has.stopping))
+
+
+def _open(has: Services, stream: Response) -> Response:
+    """Raises HTTPException 503 when as many are open as may be."""
     if has.streams >= has.streams_max:
         raise HTTPException(503, f"{has.streams_max} streams are open", {"Retry-After": "5"})
-    return _Counted(has, has.log, has.topics.events, trajectory_id, min(after, 2**53), lambda: has.stopping)
+    return _Counted(has, stream)
 
 
-class _Counted(EventStream):
+class _Counted(Response):
     """A stream that is counted while it is open."""
 
-    def __init__(self, has: Services, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, has: Services, stream: Response) -> None:
+        super().__init__()
         self._has = has
+        self._stream = stream
 
-    async def __call__(self, *given: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._has.streams += 1
         try:
-            await super().__call__(*given)
+            await self._stream(scope, receive, send)
         finally:
             self._has.streams -= 1

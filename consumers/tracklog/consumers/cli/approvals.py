@@ -101,8 +101,9 @@ def approve(
     """Approve a held call, answer in its place, or have it made with other arguments.
 
     Goes into the inbox; whoever runs the trajectory takes it, and goes on. The first decision on a call counts. An
-    edited call is ruled on anew by budgets and policy; arguments that its tool does not take are refused in the
-    record, and the call goes on waiting. Who can reach the log is believed who they are; the API asks for a token.
+    edited call is ruled on anew by budgets and policy; arguments that its tool does not take are refused, here by its
+    recorded schema, and the call goes on waiting. Who can reach the log is believed who they are; the API asks for a
+    token.
 
     \b
     Examples:
@@ -178,7 +179,8 @@ def _decide(
 ) -> None:
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
-        answers = Answers(log, run.settings.topic_names, framing=framing_of(run.settings))
+        settings, blobs = run.settings, blobs_of(run.settings)
+        answers = Answers(log, settings.topic_names, framing=framing_of(settings), blobs=blobs)
         answering = answers.answer(
             trajectory_id, call_id, who=who, choice=choice, reason=reason, answer=answer, arguments=arguments
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,13 +13,20 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, chosen
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import tell_outage
+from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
 from tracklog.consumers.wiring import check_writable, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
+from tracklog.processors.faust_runner import FaustRun, run_on_faust
 from tracklog.processors.running import processes
+from tracklog.schemas.errors import InputError
 
 app = new_app()
+
+
+class Runner(StrEnum):
+    NATIVE = "native"
+    FAUST = "faust"
 
 
 @command(app)
@@ -28,6 +37,10 @@ def process(
     ] = None,
     load: Load = None,
     folder: Folder = None,
+    runner: Annotated[Runner, typer.Option(help="What runs them: see docs/processors.md.")] = Runner.NATIVE,
+    web_port: Annotated[
+        int | None, typer.Option("--web-port", metavar="PORT", help="With faust: its web view, on this machine only.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Fold what is there now, then leave.")] = False,
 ) -> None:
     """Fold the log into Redis: trajectories (states, indexes, recent events), and what other processors make of it.
@@ -41,7 +54,12 @@ def process(
       tracklog process --once
       tracklog --log kafka://localhost:9092 --redis redis://localhost:6379 process
       tracklog process failures --load my_views.failures:Failures
+      tracklog --log kafka://localhost:9092 process --runner faust --web-port 6066
     """
+    if runner is not Runner.FAUST and web_port is not None:
+        raise InputError("--web-port is for --runner faust")
+    if runner is Runner.FAUST and once:
+        raise InputError("--once is for --runner native", hint="Faust follows the log until it is stopped")
     collect_rarely()
     processors, builtin = chosen(available(load, folder), names)
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
@@ -50,6 +68,10 @@ def process(
             processors, log, client, run.settings, clock=SystemClock(), entropy=SystemEntropy(), builtin=builtin
         )
         work.loop.on_outage = lambda error: tell_outage(run, error)
+        if runner is Runner.FAUST:
+            run.out.note(f"folding {run.settings.topic_names.events} in the Faust app {work.group}; stop with Ctrl-C")
+            asyncio.run(_on_faust(FaustRun(work, log, run.settings, web_port=web_port)))
+            return
         stop = _stopped_by_signals()
         if once:
             positions = work.drain(stop)
@@ -57,6 +79,10 @@ def process(
             run.out.note(f"folding {run.settings.topic_names.events} as a member of {work.group}; stop with Ctrl-C")
             positions = work.loop.run(work.group, stop)
         _tell(run, positions)
+
+
+async def _on_faust(on_faust: FaustRun) -> None:
+    await run_on_faust(on_faust, stop_at_signals())
 
 
 def _stopped_by_signals() -> threading.Event:

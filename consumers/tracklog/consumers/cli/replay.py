@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
@@ -13,15 +14,24 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import Format, Sink, opened_sink, tell_states
 from tracklog.consumers.cli.replay_runs import trajectory
 from tracklog.consumers.cli.replay_suite import suite
+from tracklog.consumers.cli.replay_swarm import swarm
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
 from tracklog.consumers.event_json import SAMPLE
-from tracklog.consumers.replay import Filter, Range, follow, replay, resolve, states_at_end
+from tracklog.consumers.replay import Filter, Range, Replayed, follow, in_one_order, replay, resolve, states_at_end
+from tracklog.consumers.swarm.members import histories_of
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.schemas.errors import InputError
+
+WhereOption = Annotated[
+    str | None, typer.Option(metavar="CEL", help="A condition on the event, e.g. body.tool == 'book'.")
+]
+SwarmOption = Annotated[
+    str | None, typer.Option("--swarm", metavar="ID", help="The runs of a swarm, in its one order over partitions.")
+]
 
 app = new_app(help="Read ranges of the log again, and run agents over their records.", no_args_is_help=True)
 
@@ -41,9 +51,8 @@ def events(
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="BOUND", help="The same; exclusive.")] = None,
     trajectory: Annotated[str | None, typer.Option(metavar="ID", help="One trajectory; needs no partition.")] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="CEL", help="A condition on the event, e.g. body.tool == 'book'.")
-    ] = None,
+    swarm_id: SwarmOption = None,
+    where: WhereOption = None,
     follow_on: Annotated[bool, typer.Option("--follow", help="Then go on with what is appended.")] = False,
     max_events: Annotated[int | None, typer.Option("--max", min=0, help="Leave after so many events.")] = None,
     for_s: Annotated[
@@ -73,6 +82,7 @@ def events(
     if sum((folded, to_file is not None, to_topic is not None)) > 1:
         raise InputError("--fold, --to-file and --to-topic exclude each other")
     _check_following(follow_on, to, for_s, folded=folded)
+    _check_swarm(swarm_id, alone=trajectory is None and not follow_on and not folded)
     wanted = Filter(trajectory, None if where is None else Where(where, SAMPLE))
     topic = run.settings.topic_names.events
     if to_topic is not None:
@@ -88,11 +98,15 @@ def events(
         with ExitStack() as stack:
             copy = None if to_topic is None else TopicCopy(log, to_topic, force=force)
             sink = stack.enter_context(opened_sink(run, form, to_file, copy, force=force, at_once=follow_on))
-            _pass_on(run, log, topic, ranges, wanted, sink, follow_on=follow_on, max_events=max_events, for_s=for_s)
+            found = _in_order(log, topic, swarm_id, replay(log, topic, ranges, wanted))
+            if follow_on:
+                found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
+            _pass_on(run, found, ranges, wanted, sink, follow_on=follow_on, max_events=max_events)
 
 
 command(app)(trajectory)
 command(app)(suite)
+command(app)(swarm)
 
 
 def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, folded: bool) -> None:
@@ -104,22 +118,26 @@ def _check_following(follow_on: bool, to: str | None, for_s: float | None, *, fo
         raise InputError("--to and --follow exclude each other", hint="--max and --for bound what is followed")
 
 
+def _in_order(log: Log, topic: str, swarm_id: str | None, found: Iterable[Replayed]) -> Iterable[Replayed]:
+    return found if swarm_id is None else in_one_order(found, histories_of(log, topic, swarm_id)[1])
+
+
+def _check_swarm(swarm_id: str | None, *, alone: bool) -> None:
+    if swarm_id is not None and not alone:
+        raise InputError("--swarm excludes --trajectory, --follow and --fold", hint="its order has a last event")
+
+
 def _pass_on(
     run: Run,
-    log: Log,
-    topic: str,
+    found: Iterable[Replayed],
     ranges: list[Range],
     wanted: Filter,
     sink: Sink,
     *,
     follow_on: bool,
     max_events: int | None,
-    for_s: float | None,
 ) -> None:
     passed = 0
-    found = replay(log, topic, ranges, wanted)
-    if follow_on:
-        found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
     try:
         for one in islice(found, max_events):
             sink.put(one)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
+
+import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
@@ -19,32 +22,42 @@ app = new_app()
 
 
 @command(app)
-def route(run: Run) -> None:
+def route(
+    run: Run,
+    speed: Annotated[
+        float, typer.Option(metavar="N", min=0.001, max=1e9, help="For tests: timers and requests N times as fast.")
+    ] = 1.0,
+) -> None:
     """Say into inboxes what time and other trajectories have to say: timers, expired requests, messages. With
     webhooks.urls also tell those addresses which calls wait for a person.
 
     Start as many as you like: what two of them say is taken once. It needs the log and Redis, which keeps what is open
     and how far the log was read; after a wipe it is read again from the log.
 
+    With --speed N, an hour that a program sleeps, or a request waits, is over after 1/N of it. The clocks of workers
+    and of programs go on as ever.
+
     \b
     Examples:
       tracklog route
+      tracklog route --speed 3600
       tracklog --log kafka://localhost:9092 --redis redis://localhost:6379 route
     """
     collect_rarely()
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
         check_writable(log, run.settings)
-        asyncio.run(_work(run, log, client))
+        asyncio.run(_work(run, log, client, speed))
     run.out.text("stopped")
 
 
-async def _work(run: Run, log: Log, client: RedisClient) -> None:
+async def _work(run: Run, log: Log, client: RedisClient, speed: float) -> None:
     stop, settings = stop_at_signals(), run.settings
     agenda = agenda_of(settings, log, client)
     agenda.loop.on_outage = lambda error: tell_outage(run, error)
-    router = Router(log, settings.topic_names, client, agenda, clock=SystemClock())
+    router = Router(log, settings.topic_names, client, agenda, clock=SystemClock(), speed=speed)
     announcer = announcer_of(settings.webhooks, client, agenda, SystemClock())
-    run.out.note(f"routing as a member of {agenda.group}; stop with Ctrl-C")
+    faster = "" if speed == 1 else f", time {speed:g} times as fast"
+    run.out.note(f"routing as a member of {agenda.group}{faster}; stop with Ctrl-C")
     await run_together(stop, router.run, *(() if announcer is None else (announcer.run,)))
     told = router.counts
     said = f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages, {told.children} child runs"

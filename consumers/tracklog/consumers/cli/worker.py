@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +15,13 @@ import typer
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
-from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, producer_of
+from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, opened_redis, producer_of
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings import Settings
 from tracklog.producers.agents import load_agent
+from tracklog.producers.relay import TokenRelay
 from tracklog.producers.settle import Timing
 from tracklog.producers.turn import Agent
 from tracklog.producers.versions import Drift
@@ -40,7 +43,8 @@ def worker(
     """Run submitted tasks. Start as many as you like: they share the work, and take over from one that dies.
 
     Runs until it is told to stop (SIGTERM, Ctrl-C): then it finishes the steps under way, for at most
-    worker.move_wait_s, and the others go on. It needs the log and the blob store, not Redis.
+    worker.move_wait_s, and the others go on. It needs the log and the blob store, and Redis only for
+    worker.relay_tokens.
 
     A run that was left with another model, prompt, tools or code crosses over to what the worker has, and says so in
     its record; it is stopped as `drift` when a call without an outcome is of a tool that is another one now. --drift
@@ -71,7 +75,7 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
 
 async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None) -> None:
     stop, settings = stop_at_signals(), run.settings
-    async with producer_of(settings, log) as producer:
+    async with producer_of(settings, log) as producer, _relay(settings) as relay:
         files = await asyncio.to_thread(_files, settings, agents)
         runner = Runner(
             log=log,
@@ -87,6 +91,7 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
             failures_a_day=settings.checkpoints.failures_a_day,
             body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
             drift=drift,
+            relay=relay,
             timing=Timing(
                 start_within_s=settings.worker.start_within_s,
                 grace_s=settings.worker.grace_s,
@@ -102,6 +107,17 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
         finally:
             if files is not None:
                 await asyncio.to_thread(files.close)
+
+
+@asynccontextmanager
+async def _relay(settings: Settings) -> AsyncIterator[TokenRelay | None]:
+    """Raises StoreUnavailable when it is wanted and there is no Redis."""
+    if not settings.worker.relay_tokens:
+        yield None
+        return
+    with opened_redis(settings) as client:
+        async with TokenRelay(client, settings.prefix, SystemEntropy()) as relay:
+            yield relay
 
 
 def _files(settings: Settings, agents: dict[str, Agent]) -> WorkerFiles | None:

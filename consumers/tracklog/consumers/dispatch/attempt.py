@@ -29,12 +29,16 @@ SEND_AGAIN_S: Final = 1.0
 """The pause before a call is sent again under its key; it doubles each time."""
 PROBE_AGAIN_S: Final = 5.0
 _US: Final = 1_000_000
+LEFT: Final = "not started: its dispatcher had to let go of it"
 NEVER: Final = "the call did not happen, and never will"
 
 
 @dataclass(slots=True, eq=False)
 class OpenCall:
-    """An accepted intent without a result. `open` and `cancelled` follow the events; `changed` is set when they do."""
+    """An accepted intent without a result. `open` and `cancelled` follow the events; `changed` is set when they do.
+
+    `left_at`: the offset up to which its events were followed when its partition was let go of; None while it is held.
+    """
 
     trajectory_id: str
     tenant: str
@@ -46,7 +50,13 @@ class OpenCall:
     open: bool = True
     cancelled: bool = False
     escalated: bool = False
+    left_at: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def left(self) -> bool:
+        """Nothing is begun for it here any more; what was bid for and won is."""
+        return self.left_at is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,10 @@ class Desk(Protocol):
         """Whether this start of the process holds the slot."""
 
     async def is_open(self, call: OpenCall) -> bool:
-        """Whether the call has no result and its trajectory no cancel, at the present end of the events."""
+        """Whether the call has no result and its trajectory no cancel, at the present end of the events.
+
+        False as well for one that was let go of, when anything was said of its trajectory since.
+        """
 
     async def arguments(self, call: OpenCall) -> str:
         """The whole arguments. Raises BlobError."""
@@ -112,7 +125,7 @@ class Attempting:
     async def settle(self) -> None:
         """Returns when nothing is left to be done. Raises what the desk raises; what was tried is then forgotten, and
         whoever comes next learns it from the ledger."""
-        while self._call.open:
+        while self._call.open and (self._won is not None or not self._call.left):
             row = await self._desk.row(self._call)
             if not await self._take(row):
                 return
@@ -145,10 +158,10 @@ class Attempting:
                 if why:
                     return await self._hold_back(row, why)
                 step = self._next(row)
-            if step.do is Do.BID:
+            if step.do is Do.BID and not self._call.left:
                 row = await self._bid(step)
                 step = self._next(row)
-            if step.do is Do.RUN:
+            if step.do is Do.RUN and (self._won == step.slot or not self._call.left):
                 return await self._run(step)
         return True
 
@@ -177,6 +190,8 @@ class Attempting:
             case Do.PROBE:
                 return await self._probe(step)
             case Do.WAIT:
+                if self._call.left:  # it is held back
+                    return await self._let_go()
                 left_s = (step.until_us - self._now.earliest_us()) / _US
                 await self._desk.wait(self._call, max(0.0, left_s))
                 return True
@@ -209,7 +224,7 @@ class Attempting:
         if again and self._sends:
             await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
         if not await self._desk.is_open(self._call) and not (self._call.open and self._rests_on_its_key):  # [K03]
-            return self._call.open
+            return await self._let_go()
         readonly = self._call.intent.effect is Effect.READONLY
         self._won, self._sends = None, self._sends + (1 if again and not readonly else 0)
         ran = await self._send(step)
@@ -223,6 +238,14 @@ class Attempting:
             return await self._end(step.slot, ran, Settled.REISSUED if again and not readonly else Settled.DIRECT)
         self._tried.append(f"sent: {ran.status.value}")
         return True
+
+    async def _let_go(self) -> bool:
+        """It is not to be sent here. Nobody who comes next can know that of a slot that was won, so it is said."""
+        if self._call.open and self._call.left and self._won is not None:
+            won, self._won = self._won, None
+            if not self._rests_on_its_key:
+                await self._desk.enter(self._call, won + 1, Expired(dispatcher=self._desk.name, reason=LEFT))
+        return self._call.open
 
     @property
     def _rests_on_its_key(self) -> bool:

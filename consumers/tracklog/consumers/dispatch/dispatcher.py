@@ -23,11 +23,12 @@ from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.consumers.dispatch.ledger import Ledger
 from tracklog.consumers.dispatch.partitions import Assigned, DispatchPartitions, News
 from tracklog.consumers.dispatch.pauses import Pauses
-from tracklog.consumers.dispatch.slots import Row
+from tracklog.consumers.dispatch.slots import EMPTY, Row
 from tracklog.consumers.dispatch.turns import Turns
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log
+from tracklog.infra.log.ranges import read_range
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import DispatchSettings, LoopSettings
@@ -38,7 +39,7 @@ from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
 from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.inbox import Outcome
-from tracklog.schemas.ledger import LedgerBody
+from tracklog.schemas.ledger import Done, LedgerBody
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, InboxId, ResultStatus
@@ -207,13 +208,16 @@ class Dispatcher:
             future.result(wait_s + CUT_OFF_S)
 
     async def _give_up(self, partition: int, wait_s: float) -> None:
-        """No call is begun any more, those under way have their time, and the partition is forgotten."""
+        """No call is begun any more, those under way have their time, and the partition is forgotten.
+
+        One whose slot is won is under way: left like that, nobody could know that it was not sent.
+        """
         owned = self._partitions.pop(partition, None)
         if owned is None:
             return
         pending = {task for task in owned.tasks.values() if not task.done()}
         for call in owned.calls.values():
-            call.open = False
+            call.left_at = owned.position
             call.changed.set()
         if pending:
             _, pending = await asyncio.wait(pending, timeout=wait_s)
@@ -228,7 +232,7 @@ class Dispatcher:
     async def _care(self, call: OpenCall) -> None:
         """One call, as long as it is open here."""
         again_s = AGAIN_S
-        while call.open:
+        while call.open and not call.left:
             attempting = Attempting(
                 call,
                 self._tools.get(call.intent.tool),
@@ -263,6 +267,9 @@ class Dispatcher:
             nonce=self.nonce,
             recorded_at=self.clock.now_us(),
         )
+        if isinstance(body, Done):
+            await self._ledger.close_row(envelope, body)
+            return EMPTY
         return await self._ledger.enter(self._at(call), envelope, body)
 
     def holds(self, row: Row, slot: int) -> bool:
@@ -273,6 +280,8 @@ class Dispatcher:
         bounds = await asyncio.to_thread(self._log.bounds, self._topics.events, partition)
         deadline_s = self.clock.monotonic_s() + SEEN_S_MAX
         while call.open and not call.cancelled:
+            if call.left_at is not None:
+                return await asyncio.to_thread(self._is_quiet, call, partition, call.left_at, bounds.end)
             owned = self._partitions.get(partition)
             if owned is None or owned.position >= bounds.end:
                 break
@@ -282,6 +291,12 @@ class Dispatcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(owned.moved.wait(), left_s)
         return call.open and not call.cancelled
+
+    def _is_quiet(self, call: OpenCall, partition: int, start: int, end: int) -> bool:
+        """Whether nothing was said of the call's trajectory there."""
+        key = call.trajectory_id.encode()
+        records = read_range(self._log, self._topics.events, partition, start, end)
+        return all(record.key != key for record in records)
 
     def paused(self, call: OpenCall) -> bool:
         return self.pauses.holds(call.intent.tool)
@@ -313,7 +328,7 @@ class Dispatcher:
     async def wait(self, call: OpenCall, seconds: float) -> None:
         deadline_s = self.clock.monotonic_s() + seconds
         call.changed.clear()
-        while call.open and (left_s := deadline_s - self.clock.monotonic_s()) > 0:
+        while call.open and not call.left and (left_s := deadline_s - self.clock.monotonic_s()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(call.changed.wait(), min(left_s, WAIT_STEP_S))
                 return

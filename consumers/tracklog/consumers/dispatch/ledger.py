@@ -16,7 +16,7 @@ from tracklog.consumers.dispatch.kept import Standing
 from tracklog.consumers.dispatch.slots import EMPTY, Row, entered
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log, Reader, Record
-from tracklog.producers.post import append_once
+from tracklog.producers.post import append_once, append_surely
 from tracklog.schemas.codec import Framing, decode_ledger, encode_record, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
 from tracklog.schemas.errors import (
@@ -125,8 +125,6 @@ class Ledger:
         while True:
             try:
                 await append_once(self._log, self._topic, envelope.trajectory_id.encode(), encoded)
-                if isinstance(body, Done):
-                    return EMPTY
             except (AppendRefused, LogQueueFull):
                 if self._clock.monotonic_s() > deadline_s:
                     raise
@@ -144,6 +142,11 @@ class Ledger:
                     f"{envelope.call_id!r} in trajectory {envelope.trajectory_id!r}"
                 )
             await asyncio.sleep(AGAIN_S)
+
+    async def close_row(self, envelope: LedgerEnvelope, done: Done) -> None:
+        """Nothing is read back: the call may have its result by now, and be followed by nobody. Raises as `enter`."""
+        encoded = encode_record(envelope, done, self._framing)
+        await append_surely(self._log, self._topic, envelope.trajectory_id.encode(), encoded, clock=self._clock)
 
     async def close(self) -> None:
         async with self._reading:

@@ -54,6 +54,9 @@ PASSES_MAX: Final = 12
 """Three do when nobody interferes. Each lost claim takes one more; with so many another replica is at the same."""
 SURE_TO_FIT_BYTES: Final = (limits.EVENT_BYTES_MAX - 16 * 1024) // 2
 """Of an event as it was given: below it, it fits however it is kept (the calls of a reply are kept twice)."""
+IDLE_S_MAX: Final = 600.0
+"""Seconds after which a trajectory that nobody asked for is not kept at hand."""
+SEND_AGAIN: Final = "send the same again: it is taken once"
 _US_PER_MS: Final = 1000
 _NOTHING_WRITTEN: Final = (InputError, LeaseHeld, TrajectoryEnded, TrajectoryFaulty, BarrierTooWeak)
 """Errors before anything was appended: what is known of the trajectory stays good."""
@@ -77,6 +80,7 @@ class _Open:
         self.trajectory_id = trajectory_id
         self.lock = asyncio.Lock()
         self.users = 0
+        self.used_s = 0.0
         self.recording = Recording(blobs)
         self.state = State(trajectory_id)
         self.writer: TrajectoryWriter | None = None
@@ -189,6 +193,7 @@ class Ingest:
         self._open[trajectory_id] = one
         self._open.move_to_end(trajectory_id)
         one.users += 1
+        one.used_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(self._settings.answer_s):
                 async with one.lock:
@@ -196,14 +201,16 @@ class Ingest:
                         yield one
                     except _NOTHING_WRITTEN:
                         raise
-                    except BaseException:
+                    except BaseException as error:
                         self._forget(one)
+                        if isinstance(error, TracklogError):
+                            error.hint = SEND_AGAIN
                         raise
         except TimeoutError:
             raise Undecided(
                 f"the log has not decided about {trajectory_id!r} within {self._settings.answer_s:g} s: what was sent "
                 "may or may not be there",
-                hint="send the same again: it is taken once",
+                hint=SEND_AGAIN,
             ) from None
         finally:
             one.users -= 1
@@ -221,8 +228,13 @@ class Ingest:
         self._producer.forget(one.trajectory_id)
 
     def _evict(self) -> None:
-        for trajectory_id in [*self._open][: max(0, len(self._open) - self._settings.trajectories_max)]:
-            if not self._open[trajectory_id].users:
+        """Lets go of those that were asked for longest ago: what others append to them meanwhile is kept here too."""
+        now_s, surplus = self._clock.monotonic_s(), len(self._open) - self._settings.trajectories_max
+        for trajectory_id, one in [*self._open.items()]:
+            if surplus <= 0 and now_s - one.used_s <= IDLE_S_MAX:
+                return
+            if not one.users:
+                surplus -= 1
                 del self._open[trajectory_id]
                 self._producer.forget(trajectory_id)
 
@@ -320,5 +332,5 @@ def _answer(trajectory_id: str, asked: Asked, found: Sequence[In]) -> Recorded:
 def _restless(trajectory_id: str) -> LogUnavailable:
     return LogUnavailable(
         f"trajectory {trajectory_id!r} was claimed by others {PASSES_MAX} times meanwhile",
-        hint="send the same again: it is taken once. Do two processes record it under one name?",
+        hint=f"{SEND_AGAIN}. Do two processes record it under one name?",
     )

@@ -91,6 +91,7 @@ class _Planning:
         self._said: dict[int, bytes] = {}
         self._numbers: dict[int, int] = {}
         self._context = [one.seq for one in state.context]
+        self._hashes = [recording.said[seq] for seq in self._context]
         self._context_seq = recording.context_seq
         self._replies: ChainMap[str, int] = ChainMap({}, recording.replies)
         self._intents: ChainMap[str, int] = ChainMap({}, recording.intents)
@@ -157,16 +158,21 @@ class _Planning:
                 _unfit(item, "tool_calls", reason)
 
     def _context_built(self, item: Item, given: gv.ContextBuilt) -> ev.ContextBuilt:
-        seqs = self._named(item, given)
-        hashes = [self._said.get(seq) or self._recording.said[seq] for seq in seqs]
+        seqs, known = self._named(item, given), len(self._context)
+        if seqs[:known] != self._context:
+            known = 0  # else it only grew, as nearly every context does
+        hashes = self._hashes[:known] + [self._hash_of(seq) for seq in seqs[known:]]
         edits = tuple(_edits(self._context, seqs))
-        self._context = seqs
+        self._context, self._hashes = seqs, hashes
         return ev.ContextBuilt(
             edits=edits,
             context_hash=context_hash(hashes, RECORDED, self._tools),
             messages=len(seqs),
             rule_version=RECORDED,
         )
+
+    def _hash_of(self, seq: int) -> bytes:
+        return self._said.get(seq) or self._recording.said[seq]
 
     def _named(self, item: Item, given: gv.ContextBuilt) -> list[int]:
         """The seqs of the messages of a context."""

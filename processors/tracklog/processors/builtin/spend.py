@@ -22,7 +22,8 @@ class Meter(NamedTuple):
 
 
 class Spend(Processor[Meter]):
-    """Each is a hash `meter:DAY|TENANT|MODEL`, the day in UTC by append time; of each partition, to be added up."""
+    """A hash `meter:DAY` of fields `TENANT|MODEL|WHAT`, the day in UTC by append time; of each partition, to be added
+    up."""
 
     name = "spend"
     version = 1
@@ -51,4 +52,5 @@ class Spend(Processor[Meter]):
         )
 
     def writes(self, key: str, before: Meter | None, after: Meter) -> Iterator[Write]:
-        yield SetFields(f"meter:{key}", after._asdict())
+        day, _, whose = key.partition("|")
+        yield SetFields(f"meter:{day}", {f"{whose}|{what}": number for what, number in after._asdict().items()})

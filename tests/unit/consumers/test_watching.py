@@ -1,0 +1,151 @@
+"""Following all trajectories: what is given out, in which order, and where it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.chains import Chain, append_all, run_of
+from tests.support.memory_logs import memory_log
+from tracklog.consumers.watching import HOLD_S, Token, Wanted, Watched, watch
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.port import Log
+from tracklog.schemas import events as ev
+from tracklog.schemas.errors import RangeError
+from tracklog.schemas.values import Body, Ref, Role
+
+TOPIC = "tracklog.events"
+PARTITIONS = 3
+BOUND_S = 20.0
+
+
+@pytest.fixture
+def log() -> Log:
+    return memory_log(PARTITIONS)
+
+
+async def taken(stream: AsyncIterator[Watched], count: int) -> list[Watched]:
+    found: list[Watched] = []
+    async with asyncio.timeout(BOUND_S):
+        async for watched in stream:
+            found.append(watched)
+            if len(found) == count:
+                break
+    return found
+
+
+async def test_every_accepted_event_comes_once_in_the_order_of_its_trajectory(log: Log) -> None:
+    chains = [run_of(f"run-{n}", turns=2) for n in range(5)]
+    made = [record for chain in chains for record in chain.records]
+    append_all(log, TOPIC, [one for record in made for one in (record, record)])
+
+    found = await taken(watch(log, TOPIC, start="beginning"), len(made))
+
+    for chain in chains:
+        seqs = [one.event.envelope.seq for one in found if one.record.key == chain.trajectory_id.encode()]
+        assert seqs == list(range(len(chain.records)))
+    assert not any(one.trusted for one in found)
+
+
+async def test_from_now_on_gives_what_comes_later_and_takes_the_first_of_a_run_on_trust(log: Log) -> None:
+    chain = run_of("run", turns=1, ending=None)
+    append_all(log, TOPIC, chain.records)
+    stream = watch(log, TOPIC)
+    first = asyncio.ensure_future(taken(stream, 3))
+    await asyncio.sleep(0)
+    later = [chain.add(ev.MessageReceived(peer="user", role=Role.USER, message=Body.of(str(n)))) for n in range(2)]
+    stale = chain.peek(ev.TimerFired(timer_id="never accepted"))
+    chain.claim("next")
+    while not first.done():
+        append_all(log, TOPIC, [*later, chain.records[-1], stale])
+        await asyncio.wait([first], timeout=0.1)
+
+    found = first.result()
+    assert [one.event.name for one in found] == ["MessageReceived", "MessageReceived", "OwnershipClaimed"]
+    assert [one.trusted for one in found] == [True, False, False]
+
+
+async def test_a_stream_that_was_cut_goes_on_behind_its_token(log: Log) -> None:
+    made = [record for n in range(6) for record in run_of(f"run-{n}", turns=1).records]
+    append_all(log, TOPIC, made)
+    whole = await taken(watch(log, TOPIC, start="beginning"), len(made))
+
+    for cut in (1, 7, len(made) - 1):
+        token = Token.of(str(whole[cut - 1].token))
+        rest = await taken(watch(log, TOPIC, start=token), len(made) - cut)
+        assert [(one.record.partition, one.record.offset) for one in rest] == [
+            (one.record.partition, one.record.offset) for one in whole[cut:]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Wanted(types=frozenset({"TaskEnded"})), {"TaskEnded"}),
+        (Wanted(tenants=frozenset({"north"}), types=frozenset({"TaskStarted"})), {"TaskStarted"}),
+    ],
+)
+async def test_only_what_is_wanted_is_given_out(log: Log, wanted: Wanted, names: set[str]) -> None:
+    for n, tenant in enumerate(("north", "south", "north")):
+        append_all(log, TOPIC, run_of(f"run-{n}", turns=1, tenant=tenant).records)
+
+    found = await taken(watch(log, TOPIC, start="beginning", wanted=wanted), 2)
+
+    assert {one.event.name for one in found} == names
+    if wanted.tenants:
+        assert [one.event.envelope.trajectory_id for one in found] == ["run-0", "run-2"]
+
+
+def two_apart() -> tuple[str, str]:
+    """Trajectory ids of two partitions, the second read first."""
+    by_partition = {partition_of(f"run-{n}".encode(), PARTITIONS): f"run-{n}" for n in range(50)}
+    return by_partition[2], by_partition[0]
+
+
+def caused(seq: int) -> Chain:
+    """A run whose first message follows from an event of another partition."""
+    cause, effect = two_apart()
+    chain = Chain(effect)
+    chain.claim()
+    chain.add(
+        ev.MessageReceived(peer=cause, role=Role.AGENT, message=Body.of("go")),
+        causes=(Ref(trajectory_id=cause, seq=seq),),
+    )
+    return chain
+
+
+async def test_an_event_comes_after_the_one_that_it_names_as_its_cause(log: Log) -> None:
+    cause = run_of(two_apart()[0], turns=1)
+    effect = caused(seq=len(cause.records) - 1)
+    append_all(log, TOPIC, [*effect.records, *cause.records])
+
+    found = await taken(watch(log, TOPIC, start="beginning"), len(cause.records) + 2)
+
+    assert found[-1].event.name == "MessageReceived"
+    assert found[-1].event.envelope.causes
+
+
+async def test_an_event_whose_cause_does_not_come_is_held_for_a_second_and_no_longer(log: Log) -> None:
+    append_all(log, TOPIC, caused(seq=3).records)
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+
+    found = await taken(watch(log, TOPIC, start="beginning"), 2)
+
+    assert [one.event.name for one in found] == ["OwnershipClaimed", "MessageReceived"]
+    assert loop.time() - begun_s >= HOLD_S
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "W10", "Wy0xXQ"])
+def test_what_is_no_token_is_refused(text: str) -> None:
+    with pytest.raises(RangeError, match="is no token"):
+        Token.of(text)
+
+
+async def test_a_token_of_another_log_and_a_time_that_is_none_are_refused(log: Log) -> None:
+    with pytest.raises(RangeError, match="1 partitions"):
+        await taken(watch(log, TOPIC, start=Token({0: 5})), 1)
+    with pytest.raises(RangeError):
+        await taken(watch(log, TOPIC, start="yesterday"), 1)
