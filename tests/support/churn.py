@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from tests.support.crash_matrix import CLASSES, Case, judge, standing
 from tests.support.following import Following
 from tests.support.ledger import all_effects
 from tests.support.matrix_member import Membership
-from tests.support.member_matrix import DISPATCHER, PARTITIONS, QUIET_S_MAX, WORKER, Member, start_member
+from tests.support.member_matrix import DISPATCHER, PARTITIONS, QUIET_S_MAX, TOLD_TO_END, WORKER, Member, start_member
 from tests.support.points import Armed
 from tests.support.writing import make_topics
 from tracklog.infra.clock import SystemClock
@@ -121,7 +120,7 @@ class Churn:
             code = member.process.poll()
             if code is None:
                 continue
-            if code not in (0, -signal.SIGTERM) or member in self._staying:  # it may not have begun to listen
+            if code not in TOLD_TO_END or member in self._staying:
                 raise RuntimeError(f"a dispatcher ended with {code}:\n{self._tail()}")
             self._leaving.remove(member)
 

@@ -46,6 +46,9 @@ FROZEN_S = 5.0
 AWAKE_S = 3.0
 """What a woken member has to do what it still means to do, before it is told to stop."""
 
+TOLD_TO_END = (0, 1, -signal.SIGTERM)
+"""How a member ends that is told to: well, or while the log is away, or before it listens."""
+
 
 @dataclass
 class Fired:
@@ -171,7 +174,7 @@ class MemberMatrix:
             return False
         if not os.WIFSTOPPED(status):
             code = member.process.returncode = os.waitstatus_to_exitcode(status)
-            if code == 0 and member.told_to_end:
+            if code in TOLD_TO_END and member.told_to_end:
                 return False
             if code != -signal.SIGKILL:
                 raise RuntimeError(f"a member ended by itself ({code}):\n{self._tail()}")
