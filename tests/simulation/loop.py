@@ -18,6 +18,8 @@ from typing import Any, Final
 PROCESS: Final[contextvars.ContextVar[Process]] = contextvars.ContextVar("process")
 LATENCY_S: Final = 0.02
 """The longest way to the log and back, each."""
+TICK_S: Final = 1e-6
+"""The shortest time that a timer takes."""
 CLOSES: Final = 8
 """How often a coroutine that awaits while it is closed is told again."""
 
@@ -27,11 +29,15 @@ class Stalled(Exception):
 
 
 class Process:
-    """A start of a process. `skew_us`: what its wall clock is ahead of the log's."""
+    """A start of a process. `skew_us`: what its wall clock is ahead of the log's. `slept_s`: how long its machine was
+    suspended, which monotonic time does not count. `awake_s`: until when it is frozen."""
 
     def __init__(self, loop: SimLoop, name: str, skew_us: int = 0) -> None:
         self.loop, self.name, self.skew_us = loop, name, skew_us
         self.alive, self.frozen = True, False
+        self.slept_s = self.awake_s = 0.0
+        self.due: list[tuple[int, Any]] = []
+        """Faults that come after so many further steps of this process."""
         self.ready: deque[asyncio.Handle] = deque()
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
@@ -40,7 +46,7 @@ class Process:
         return self.loop.now_us + self.skew_us
 
     def monotonic_s(self) -> float:
-        return self.loop.time()
+        return self.loop.time() - self.slept_s
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         self.loop.create_task(work, context=self.context)
@@ -63,13 +69,15 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """`before_step` is called with the number of each step. `steps_max` bounds a run that never ends."""
+    """`before_step` is called with each process before a step of it, `asked` with one that asks something outside of
+    it, by the name of the function. `steps_max` bounds a run that never ends."""
 
     def __init__(self, chance: random.Random, steps_max: int) -> None:
         super().__init__()
         self.chance = chance
         self.steps = 0
-        self.before_step: Callable[[int], None] = lambda _: None
+        self.before_step: Callable[[Process], None] = lambda _: None
+        self.asked: Callable[[str, Process], None] = lambda _, __: None
         self.idle_s = 0.0
         """Set by a read that found nothing: how long it would have waited."""
         self._steps_max = steps_max
@@ -94,6 +102,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now_s
 
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Never so soon that time would not have passed: whoever waits for a time asks again when it comes."""
+        return self.call_at(self._now_s + max(delay, TICK_S), callback, *args, context=context)
+
     def later(self, seconds: float, function: Callable[..., Any], *args: Any, process: Process | None = None) -> None:
         """A timer of a process, the world's when none is given."""
         self.call_later(seconds, function, *args, context=(process or self.world).context)
@@ -111,6 +125,8 @@ class SimLoop(asyncio.BaseEventLoop):
         """A request to the log: made and answered some time later, by a process that may be frozen meanwhile."""
         answer = self.create_future()
         process = PROCESS.get()
+        called = getattr(func, "args", (func,))[0]
+        self.asked(called.__name__, process)
 
         def give(result: Any, error: BaseException | None) -> None:
             if not answer.done():
@@ -157,7 +173,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.steps > self._steps_max:
             raise Stalled(f"more than {self._steps_max} steps")
         if process is not self.world:
-            self.before_step(self.steps)
+            self.before_step(process)
             if not process.alive:
                 return
             if process.frozen:

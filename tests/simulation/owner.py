@@ -1,4 +1,4 @@
-"""The owner of a trajectory: real writer, pen, taking and lanes, under a program that calls tools and ends.
+"""The owner of a trajectory: a real session, under a program that calls tools, sleeps, sends and hears messages.
 
 It is taken up again as a worker does it: when something has come into the inbox, and after a crash.
 """
@@ -7,45 +7,57 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from tests.simulation.log import SimLog, Store
 from tests.simulation.loop import Process
-from tests.simulation.tools import KEY_TTL_S
-from tests.simulation.truth import TOPICS
+from tests.simulation.scenario import OTHERS
+from tests.simulation.tools import GRACE_S
+from tests.simulation.truth import TOPICS, Truth, Violation
+from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Entropy
 from tracklog.infra.log.port import Log
 from tracklog.producers.deliveries import Deliveries
-from tracklog.producers.dispatched import Dispatched
-from tracklog.producers.mailbox import LogMailbox
-from tracklog.producers.pen import WriterPen
+from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of
+from tracklog.producers.opening import opened
+from tracklog.producers.policy import ALLOW, Decision, Situation, hold
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.session import Session
 from tracklog.producers.settle import Timing
+from tracklog.producers.setup import Setup
 from tracklog.producers.spans import Spans
-from tracklog.producers.taking import Taking
+from tracklog.producers.tools import Tool, ToolSet
 from tracklog.producers.track import Track
+from tracklog.producers.turn import call_all
 from tracklog.producers.view import LogView
-from tracklog.schemas import events as ev
-from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import (
+    Cancelled,
     ClaimLost,
     Fenced,
     InvalidEvent,
     LogUnavailable,
-    OutcomeAwaited,
     PersonNeeded,
+    SessionWaits,
+    StillInDoubt,
+    TrajectoryEnded,
     Undecided,
 )
-from tracklog.schemas.lifecycle import CallStatus, Parked
 from tracklog.schemas.limits import ACCEPTED_WINDOW
-from tracklog.schemas.values import ZERO_HASH, Body, Driver, Effect, Ending, Place, Ruling, ToolCall
+from tracklog.schemas.values import Budgets, ToolCall
 
-WITHIN_S: Final = 60.0
-"""From an intent to the end of its first attempt's start."""
-TIMING: Final = Timing(outcome_wait_s=1.0)
-EFFECTS: Final = {"idempotent_probed": Effect.IDEMPOTENT}
+TIMING: Final = Timing(
+    start_within_s=30.0,
+    grace_s=GRACE_S,
+    receive_wait_s=1.0,
+    dispatch_within_s=200.0,
+    outcome_wait_s=1.0,
+)
+SLEEP_S: Final = 20.0
+EXPIRES_S: Final = 30.0
+EDITED: Final = '{"edited":true}'
+APPROVERS: Final = (("ada", "bob"), ("bob", "cyd"))
+"""Who may decide about a call as the model proposed it, and once it was edited."""
 
 
 class View(LogView):
@@ -62,7 +74,7 @@ class View(LogView):
         deadline_s = self._clock.monotonic_s() + self._timeout_s
         recorded = ids if record else frozenset[str]()
         tracks = dict(await asyncio.to_thread(self._read_back, ids, recorded, deadline_s))
-        for track in tracks.values():
+        for track in tracks.values() if not record else ():
             track.fold()
         return tracks
 
@@ -77,120 +89,132 @@ class Producer(EventProducer):
         return self
 
 
-async def own(process: Process, store: Store, entropy: Entropy, trajectory_id: str, turns: tuple[Any, ...]) -> None:
-    """Until the trajectory has ended."""
-    log = cast(Log, SimLog(store))
-    while True:
-        inbox = len(store.of(TOPICS.inbox))
-        try:
-            async with Producer(log, topics=TOPICS, clock=process, entropy=entropy) as producer:
-                if await _Run(process, log, producer, trajectory_id, turns).go():
-                    return
-            await store.news(TOPICS.inbox, inbox)
-        except (ClaimLost, Fenced, Undecided, LogUnavailable, InvalidEvent):
-            # InvalidEvent: what was read back goes on with what the next owner wrote, so this one was overtaken
-            await asyncio.sleep(store.loop.chance.uniform(0.1, 3.0))
+class Held:
+    """The policy of the simulation: tools whose name says so are held."""
+
+    version: Final = "1"
+    budgets: Final = Budgets()
+
+    def decide(self, call: ToolCall, tool: Tool, situation: Situation) -> Decision:
+        if not tool.name.endswith("_held"):
+            return ALLOW
+        return hold("held", may_approve=APPROVERS[call.arguments == EDITED], expires_in_s=EXPIRES_S)
 
 
-class _Run:
-    """One time of owning it."""
+class Script:
+    """A model that asks for the tools of each turn."""
 
-    def __init__(self, process: Process, log: Log, producer: Producer, name: str, turns: tuple[Any, ...]) -> None:
-        self._process, self._log, self._producer, self._name, self._turns = process, log, producer, name, turns
-        self._seen: set[str] = set()
-        self._steps: set[tuple[str, int]] = set()
-        self._settled: set[str] = set()
+    name = "script"
 
-    async def go(self) -> bool:
-        """True when the trajectory has ended; False when it waits for something from outside."""
-        history = await self._producer.history(self._name)
-        if history.state.ended:
-            return True
-        writer = await self._producer.claim(self._name, owner="owner", driver=Driver.LIBRARY)
-        events = (await self._producer.history(self._name)).events
-        self._pen = WriterPen(writer)
-        if writer.state.ended:  # by another start of its owner, before this claim
-            await self._pen.release()
-            return True
-        mailbox = LogMailbox(self._log, TOPICS.inbox, self._name, clock=self._process)
-        self._taking = Taking(self._pen, mailbox, self._process)
-        record = SimpleNamespace(
-            trajectory_id=self._name,
-            taking=self._taking,
-            check_live=lambda _: None,
-            strand=SimpleNamespace(saw=lambda _: None),
+    def __init__(self, trajectory_id: str, turns: tuple[tuple[str, ...], ...]) -> None:
+        self._name, self._turns = trajectory_id, turns
+
+    async def reply(self, request: ModelRequest, *, on_token: Any = None) -> ModelAnswer:
+        number = request.replies_before
+        assert number is not None
+        tools = [one for one in self._turns[number] if one not in OTHERS]
+        calls = [
+            {
+                "id": f"{self._name}.{number}.{at}.{tool}",
+                "type": "function",
+                "function": {"name": tool, "arguments": "{}"},
+            }
+            for at, tool in enumerate(tools)
+        ]
+        message = (
+            {"role": "assistant", "content": None, "tool_calls": calls}
+            if calls
+            else {"role": "assistant", "content": "-"}
         )
-        self._dispatched = Dispatched(cast(Any, record), TIMING)
-        self._dispatched.recall(events)
-        self._recall(events)
-        try:
-            await self._work()
-        except (OutcomeAwaited, PersonNeeded) as waits:
-            parked = Parked.OUTCOME if isinstance(waits, OutcomeAwaited) else Parked.PERSON
-            await self._pen.release(parked=parked)
-            return False
-        cancelled = self._taking.cancelled is not None
-        ending = Ending.CANCELLED if cancelled else Ending.COMPLETED
-        last = await self._append(ev.TaskEnded(ending=ending), len(self._turns))
-        await self._pen.confirm(last)
-        await self._pen.release()
-        return True
+        return ModelAnswer(message=message, tool_calls=calls_of(message), stop_reason="stop", served="script")
 
-    def _recall(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self._steps.add((event.name, event.envelope.turn))
-            if isinstance(event.body, ev.ToolIntent):
-                self._seen.add(event.body.call_id)
-            elif isinstance(event.body, ev.ToolResult):
-                self._settled.add(event.body.call_id)
 
-    async def _work(self) -> None:
-        if ("TaskStarted", 0) not in self._steps:
-            await self._append(ev.TaskStarted(driver=Driver.LIBRARY, task=Body.of("work"), agent="a"), 0)
-        for number, tools in enumerate(self._turns, 1):
-            await self._taking.look()
-            calls = [
-                ToolCall(call_id=f"{self._name}.{number}.{at}.{tool}", tool=tool, arguments="{}")
-                for at, tool in enumerate(tools)
-            ]
-            if self._taking.cancelled is None:
-                await self._turn(number, calls)
-            for call in calls:
-                if call.call_id in self._seen and call.call_id not in self._settled:
-                    await self._dispatched.result(call)
-                    self._settled.add(call.call_id)
+class Owner:
+    """Of one trajectory, in one start of a process."""
 
-    async def _turn(self, number: int, calls: list[ToolCall]) -> None:
-        """What of the turn's beginning is not in the record yet."""
-        if ("ContextBuilt", number) not in self._steps:
-            built = ev.ContextBuilt(edits=(), context_hash=ZERO_HASH, messages=0, rule_version="1")
-            await self._append(built, number)
-        if ("ModelReplied", number) not in self._steps:
-            await self._append(ev.ModelReplied(reply=Body.of("reply"), tool_calls=tuple(calls)), number)
-        status = {name: one.status for name, one in self._pen.writer.state.calls.items()}
-        for call in calls:
-            if call.call_id in self._seen:
-                continue
-            if status.get(call.call_id, CallStatus.PROPOSED) is CallStatus.PROPOSED:
-                ruled = ev.Authorized(call_id=call.call_id, ruling=Ruling.ALLOW, policy_version="1")
-                await self._append(ruled, number)
-            last = await self._append(self._intent(call), number, self._dispatched.ext(call.call_id))
-            self._seen.add(call.call_id)
-            await self._pen.confirm(last)
-
-    def _intent(self, call: ToolCall) -> ev.ToolIntent:
-        effect = EFFECTS.get(call.tool) or Effect(call.tool)
-        idempotent = effect is Effect.IDEMPOTENT
-        return ev.ToolIntent(
-            call_id=call.call_id,
-            tool=call.tool,
-            arguments=Body.of(call.arguments),
-            effect=effect,
-            idempotency_key=f"key of {call.call_id}",
-            key_ttl_ms=round(KEY_TTL_S * 1000) if idempotent else None,
-            not_after=self._process.now_us() + round(WITHIN_S * 1_000_000),
-            place=Place.DISPATCH,
+    def __init__(
+        self,
+        process: Process,
+        store: Store,
+        truth: Truth,
+        *,
+        entropy: Entropy,
+        blobs: BlobStore,
+        tools: ToolSet,
+        name: str,
+        peer: str,
+        turns: tuple[tuple[str, ...], ...],
+    ) -> None:
+        self._process, self._store, self._truth = process, store, truth
+        self._log = cast(Log, SimLog(store))
+        self._entropy = entropy
+        self._name, self._peer, self._turns = name, peer, turns
+        self._setup = Setup(
+            agent="a",
+            task="work",
+            blobs=blobs,
+            clock=process,
+            entropy=entropy,
+            model=Script(name, turns),
+            tools=tools,
+            policy=Held(),
+            timing=TIMING,
+            dispatches=True,
         )
 
-    async def _append(self, body: ev.EventBody, turn: int, ext: Any = None) -> int:
-        return await self._pen.append(body, turn=turn, cause=None, ext=ext)
+    async def run(self) -> None:
+        """Until the trajectory has ended."""
+        while not self._truth.trajectories[self._name].ended:
+            inbox = len(self._store.of(TOPICS.inbox))
+            try:
+                await self._open()
+            except (SessionWaits, PersonNeeded):
+                await self._store.news(TOPICS.inbox, inbox)
+            except Cancelled:
+                if not self._truth.trajectories[self._name].ended:
+                    await self._store.news(TOPICS.inbox, inbox)
+            except (ClaimLost, Fenced, Undecided, LogUnavailable, InvalidEvent, StillInDoubt, TrajectoryEnded) as error:
+                # InvalidEvent, TrajectoryEnded: what was read back goes on with what the next owner wrote
+                self._check(error)
+                await asyncio.sleep(self._process.loop.chance.uniform(0.1, 3.0))
+
+    async def _open(self) -> None:
+        producer = Producer(self._log, topics=TOPICS, clock=self._process, entropy=self._entropy)
+        async with (
+            producer,
+            opened(
+                producer, self._name, log=self._log, setup=self._setup, topics=TOPICS, owner=self._process.name
+            ) as session,
+        ):
+            await self._program(session)
+
+    def _check(self, error: Exception) -> None:
+        """Nobody is fenced but by another owner, and the log always decides in time."""
+        owner = self._truth.trajectories[self._name].owner
+        if isinstance(error, Fenced) and owner == self._process.name:
+            raise Violation(f"{self._process.name} was fenced, and nobody took {self._name} over: {error}")
+        if isinstance(error, Undecided) and not self._process.awake_s:
+            raise Violation(f"{self._process.name} never learned what became of its appends: {error}")
+
+    async def _program(self, session: Session) -> None:
+        messages: list[Any] = [{"role": "user", "content": "work"}]
+        others: dict[str, Callable[[int], Any]] = {
+            "sleep": lambda number: session.sleep(SLEEP_S, f"nap {number}"),
+            "send": lambda number: self._send(session, number),
+            "receive": lambda _: session.receive(),
+        }
+        for number, items in enumerate(self._turns):
+            for item in items:
+                if item in others:
+                    said = await others[item](number)
+                    messages += [said] if item == "receive" else []
+            await session.build_context(messages)
+            reply = await session.call_model()
+            messages.append(reply.message)
+            if reply.tool_calls:
+                messages += [result.message for result in await call_all(session, reply)]
+        await session.end("done")
+
+    async def _send(self, session: Session, number: int) -> None:
+        for one in ("first", "second"):
+            await session.send(self._peer, f"{one} message of turn {number}")

@@ -1,28 +1,37 @@
-"""The smallest scenario that still goes wrong in some way, by leaving out one thing after the other."""
+"""The smallest scenario that still goes wrong in the same way, by leaving out one thing after the other."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tests.simulation.run import Ended, run
 from tests.simulation.scenario import Scenario
+from tracklog.schemas.values import ResultStatus
 
 RUNS_MAX: Final = 300
+_NAMES: Final = r"\S*\d\S*|\[.*?\]|\b(" + "|".join(one.value for one in ResultStatus) + r")\b"
 
 
 def shrink(scenario: Scenario) -> tuple[Scenario, Ended]:
     """(the smallest that was found, how it ended). At most RUNS_MAX runs."""
-    ended, runs, smaller = run(scenario), 1, True
+    ended, runs = run(scenario), 1
+    smaller = bool(ended.violation)
     while smaller:
         smaller = False
         for one in scenario.smaller():
             tried, runs = run(one), runs + 1
-            if tried.violation:
+            if kind_of(tried.violation) == kind_of(ended.violation):
                 scenario, ended, smaller = one, tried, True
                 break
             if runs >= RUNS_MAX:
                 return scenario, ended
     return scenario, ended
+
+
+def kind_of(violation: str) -> str:
+    """What goes wrong, whatever it goes wrong with and whatever was said of that."""
+    return re.sub(_NAMES, "", violation)
 
 
 def shown(scenario: Scenario, ended: Ended, lines: int = 60) -> str:

@@ -52,7 +52,7 @@ class BarredRun(Run):
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__(scenario)
-        made = self.world.tools()
+        made = self.world.tools
 
         async def check(context: CallContext, arguments: Mapping[str, Any]) -> bool:
             await asyncio.sleep(self.loop.chance.uniform(0.0, 3.0))
@@ -62,7 +62,7 @@ class BarredRun(Run):
             return self.loop.chance.random() < (0.2 if happened else 0.8)
 
         barred = ToolSet.of(*(replace(one, precondition=check) for one in made))
-        cast(Any, self.world).tools = lambda: barred
+        cast(Any, self.world).tools = barred
 
 
 def test_a_precondition_that_fails_at_any_time_calls_off_nothing_that_has_happened() -> None:

@@ -11,18 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.many import all_ran
+from tests.simulation.mutants import KILLERS, MUTANTS
 from tests.simulation.run import run
-from tests.simulation.scenario import Fault, Scenario
+from tests.simulation.scenario import Fault, Scenario, Timed, Trigger
 from tests.simulation.shrink import shown, shrink
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 100
-"""Of those that are run each time; `make simulate` runs a thousand."""
-SEEDS_SEARCHED = 1000
-CALM = Scenario(
-    seed=1, work=((("opaque",),),), dispatchers=2, faults=(), appends=(), sends=(), cancels=(), person=False
-)
+SEEDS = 1000
+CALM = Scenario(seed=1, work=((("opaque",),),))
 TRACES = "from tests.simulation.test_simulation import traced; print(traced())"
 
 
@@ -32,22 +29,20 @@ def traced() -> str:
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 25))
-def test_whatever_goes_wrong_each_call_comes_out_as_its_class_says(first: int) -> None:
-    # given the work and the faults of 25 seeds, when they are run
-    wrong = [seed for seed in range(first, first + 25) if run(Scenario.of(seed)).violation]
+def test_whatever_goes_wrong_each_call_comes_out_as_its_class_says() -> None:
+    # given the work and the faults of a thousand seeds, when they are run
+    wrong = [seed for batch in all_ran(0, SEEDS, os.cpu_count() or 1) for seed in batch.wrong]
     # then nothing is ever as it must not be
     assert not wrong, shown(*shrink(Scenario.of(wrong[0])))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", KILLERS)
 def test_a_weakened_rule_is_found(name: str) -> None:
     # given one rule that is not kept
-    plant, killer = MUTANTS[name]
-    # when the seed that is known to find it is run, and others where the code has changed since
-    with plant():
-        found = run(Scenario.of(killer)).violation or any(
-            run(Scenario.of(seed)).violation for seed in range(SEEDS_SEARCHED)
+    with MUTANTS[name]():
+        # when the seed that is known to find it is run, and others where the code has changed since
+        found = run(Scenario.of(KILLERS[name])).violation or any(
+            run(Scenario.of(seed)).violation for seed in range(SEEDS)
         )
     # then something is wrong
     assert found
@@ -70,16 +65,27 @@ def test_one_seed_does_the_same_in_every_process() -> None:
 
 
 def test_a_seed_that_fails_is_shown_as_small_as_it_gets() -> None:
-    # given a rule that is not kept, and a seed with much else in it that finds this
-    plant, killer = MUTANTS["Done before the outcome [rule 5]"]
-    with plant():
+    # given a rule that is not kept, and much work and many faults of which none is needed to see it
+    much = replace(
+        CALM,
+        work=(((("opaque", "sleep"), ("probe",))), (("readonly",),)),
+        dispatchers=3,
+        faults=(Timed(200, "t0", Fault("freeze", 3.0)),),
+        triggers=(Trigger("Done", 3, 2, False, Fault("kill", 0.5)),),
+        appends=((30, "slow"),),
+        sends=((3, "late"),),
+        cancels=((1, 30.0),),
+        trims=20.0,
+    )
+    with MUTANTS["Done before the outcome [rule 5]"]():
         # when it is made smaller
-        small, ended = shrink(Scenario.of(killer))
-    # then one call is left of it and no fault, and it still fails
-    assert ended.violation
-    assert small == replace(small, faults=(), appends=(), sends=(), cancels=())
+        small, ended = shrink(much)
+    # then one call is left of it and no fault, and it still fails in the same way
+    assert small == replace(CALM, seed=1, work=small.work, dispatchers=1)
     assert [len(turn) for turns in small.work for turn in turns] == [1]
+    assert ended.violation.startswith("Done of")
     assert ended.violation in shown(small, ended)
+    assert len(ended.trace) < 20
 
 
 def test_nobody_is_asked_about_a_call_without_an_effect() -> None:
@@ -94,7 +100,7 @@ def test_nobody_is_asked_about_a_call_without_an_effect() -> None:
 
 def test_a_call_of_which_only_a_person_can_know_stays_open_for_one() -> None:
     # given an opaque call whose dispatcher does not come back from the send
-    scenario = replace(CALM, sends=((1, "lost"),), faults=(Fault(60, "gone", "d0", 0.0),))
+    scenario = replace(CALM, sends=((1, "lost"),), triggers=(Trigger("send", 1, 1, False, Fault("gone", 0.0)),))
     # when nobody settles it, and when somebody does
     left, settled = run(scenario), run(replace(scenario, person=True))
     # then it is asked about, after the grace; and only then has a result

@@ -19,7 +19,14 @@ from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.producers.post import append_once, append_surely
 from tracklog.schemas.codec import Framing, decode_ledger, encode_record, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
-from tracklog.schemas.errors import AppendRefused, AppendUnknown, ForeignRecord, LogQueueFull, LogUnavailable
+from tracklog.schemas.errors import (
+    AppendRefused,
+    AppendUnknown,
+    ForeignRecord,
+    LogQueueFull,
+    LogUnavailable,
+    OffsetTrimmed,
+)
 from tracklog.schemas.ledger import Done, LedgerBody, Pending
 
 __all__ = ["Ledger"]
@@ -185,8 +192,22 @@ class Ledger:
         while any(reader.position(one) < end for one, end in ends.items()):
             if self._clock.monotonic_s() > deadline_s:
                 raise LogUnavailable(f"reading {self._topic} to its end took more than {READ_S_MAX:g} s")
-            records += reader.poll(POLL_RECORDS_MAX, POLL_S)
+            try:
+                records += reader.poll(POLL_RECORDS_MAX, POLL_S)
+            except OffsetTrimmed:
+                if not self._pass_trimmed(reader):
+                    raise
         return records
+
+    def _pass_trimmed(self, reader: Reader) -> bool:
+        """Goes on at the first entry that is kept: what was trimmed belongs to calls that have their result."""
+        passed = False
+        for one in list(self._positions):
+            first = self._log.bounds(self._topic, one).first
+            if reader.position(one) < first:
+                reader.seek(one, first)
+                passed = True
+        return passed
 
     def _keep(self, record: Record) -> None:
         rows = self._rows.get(record.partition)
