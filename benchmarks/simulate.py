@@ -27,7 +27,7 @@ def main() -> int:
     began_s = said_s = time.monotonic()
     count, steps, cpu_s = 0, 0, 0.0
     for batch in all_ran(asked.first_seed, asked.seeds, asked.processes):
-        count, steps, cpu_s = count + batch.count, steps + batch.steps, cpu_s + batch.cpu_s
+        count, steps, cpu_s = count + batch.seeds, steps + batch.steps, cpu_s + batch.cpu_s
         if batch.wrong:
             small, ended = shrink(Scenario.of(batch.wrong[0]))
             print(f"seed {batch.wrong[0]}, as small as it gets:\n{shown(small, ended)}")

@@ -77,7 +77,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.chance = chance
         self.steps = 0
         self.before_step: Callable[[Process], None] = lambda _: None
-        self.asked: Callable[[str, Process], None] = lambda _, __: None
+        self.asked: Callable[[str, Process], object] = lambda _, __: None
         self.idle_s = 0.0
         """Set by a read that found nothing: how long it would have waited."""
         self._steps_max = steps_max

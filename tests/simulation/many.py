@@ -17,7 +17,7 @@ BATCH: Final = 20
 class Ran(NamedTuple):
     """A batch of seeds: how many, the steps and the CPU seconds that they took, and those that went wrong."""
 
-    count: int
+    seeds: int
     steps: int
     cpu_s: float
     wrong: tuple[int, ...]

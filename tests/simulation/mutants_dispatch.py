@@ -331,13 +331,13 @@ async def _all_done(self: Any) -> int:
     end = await self.end()
     entries = self.entries(end)
     done = {hash_of(one) for one in entries if decode_ledger(one.key, one.value, one.headers).name == "Done"}
-    return next((one.offset for one in entries if hash_of(one) not in done), end)
+    return int(next((one.offset for one in entries if hash_of(one) not in done), end))
 
 
 async def _last_done(self: Any) -> int:
     entries = self.entries(await self.end())
     done = [one.offset for one in entries if decode_ledger(one.key, one.value, one.headers).name == "Done"]
-    return max(done, default=self._store.first.get(TOPICS.attempts, 0))
+    return int(max(done, default=self._store.first.get(TOPICS.attempts, 0)))
 
 
 DISPATCH: Final[dict[str, Mutant]] = {

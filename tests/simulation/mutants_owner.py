@@ -96,10 +96,11 @@ async def _stands_as_known(self: Any) -> Any:
 async def _takes_without_asking(self: Any) -> bool:
     """What does not fit to what is known is passed over."""
     for one in self.mailbox.waiting():
-        body, cause = taking._event(self._pen.writer.state, one, self._unfit)
+        state = self._pen.writer.state
+        taken = taking._event(state, one, self._clock, self._unfit)
         self.mailbox.took(one)
-        if not isinstance(body, ev.InboxRefused):
-            await self._pen.take(body, one, turn=self._pen.writer.state.turn, cause=cause)
+        if not isinstance(taken.body, ev.InboxRefused):
+            await self._pen.take(taken.body, one, turn=state.turn, cause=taken.cause, ext=taken.ext)
     return False
 
 
@@ -108,10 +109,10 @@ def _any_request() -> Iterator[None]:
     """A decision about a call, whichever request it quotes."""
     decided = taking._decided
 
-    def deciding(state: Any, one: Any, body: Any, unfit: Any) -> Any:
+    def deciding(state: Any, one: Any, body: Any, clock: Any, unfit: Any) -> Any:
         call = state.calls.get(body.call_id)
-        hashed = body.request_hash if call is None or call.request_hash is None else call.request_hash
-        return decided(state, one, body.model_copy(update={"request_hash": hashed}), unfit)
+        hashed = body.request_hash if call is None or call.request is None else call.request.hash
+        return decided(state, one, body.model_copy(update={"request_hash": hashed}), clock, unfit)
 
     with patch.object(taking, "_decided", deciding):
         yield

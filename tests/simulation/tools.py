@@ -35,7 +35,7 @@ class World:
         self._keys: dict[str, int | None] = {}
         self._sends = 0
         self.told: Callable[[str], None] = lambda _: None
-        self.used: Callable[[str, Process], None] = lambda _, __: None
+        self.used: Callable[[str, Process], object] = lambda _, __: None
         self.answers: Callable[[Call, ResultStatus, int], None] = lambda _, __, ___: None
         self.tools: Final = ToolSet.of(*(self._tool(kind, way) for kind in CLASSES for way in sorted(set(WAYS))))
 

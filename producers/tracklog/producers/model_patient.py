@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from tracklog.infra.clock import Clock
+from tracklog.producers.model_around import ModelAround
 from tracklog.producers.models import Model, ModelAnswer, ModelRequest, OnToken
 from tracklog.schemas.errors import ModelUnavailable
 
@@ -18,33 +19,20 @@ LOOK_S: Final = 0.25
 """Between two looks at whether the wait is still wanted."""
 
 
-class PatientModel:
+class PatientModel(ModelAround):
     """Asks `model` again after growing pauses, for `wait_s` in all; then its error is raised.
 
     `check` is called while it waits: what it raises ends the wait.
     """
 
     def __init__(self, model: Model, wait_s: float, *, clock: Clock, check: Callable[[], None]) -> None:
-        self._model = model
+        super().__init__(model)
         self._wait_s = wait_s
         self._clock = clock
         self._check = check
 
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def sampling(self) -> Mapping[str, str]:
-        """As the model's own; empty when it does not say it."""
-        sampling: Mapping[str, str] = getattr(self._model, "sampling", {})
-        return sampling
-
-    @property
-    def named(self) -> Callable[[str], PatientModel]:
-        """As the model's own, when it has one. Raises AttributeError."""
-        named: Callable[[str], Model] = getattr(self._model, "named")  # noqa: B009 - not every model can
-        return lambda name: PatientModel(named(name), self._wait_s, clock=self._clock, check=self._check)
+    def _around(self, model: Model) -> PatientModel:
+        return PatientModel(model, self._wait_s, clock=self._clock, check=self._check)
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Self
 
 from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.token_relay import TEXT_CHARS_MAX, Heard, append
+from tracklog.producers.model_around import ModelAround
 from tracklog.producers.models import Model, ModelAnswer, ModelRequest, OnToken, begin_again
 from tracklog.schemas.errors import StoreError
 
@@ -94,29 +95,16 @@ def _joined(last: tuple[str, Heard], new: tuple[str, Heard]) -> tuple[str, Heard
     return (last_id, before._replace(text=text)) if len(text) <= TEXT_CHARS_MAX else None
 
 
-class RelayedModel:
+class RelayedModel(ModelAround):
     """A model whose text is given on while it comes; it is asked to stream for that."""
 
     def __init__(self, model: Model, say: Say, entropy: Entropy) -> None:
-        self._model = model
+        super().__init__(model)
         self._say = say
         self._entropy = entropy
 
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def sampling(self) -> Mapping[str, str]:
-        """As the model's own; empty when it does not say it."""
-        sampling: Mapping[str, str] = getattr(self._model, "sampling", {})
-        return sampling
-
-    @property
-    def named(self) -> Callable[[str], RelayedModel]:
-        """As the model's own, when it has one. Raises AttributeError."""
-        named: Callable[[str], Model] = getattr(self._model, "named")  # noqa: B009 - not every model can
-        return lambda name: RelayedModel(named(name), self._say, self._entropy)
+    def _around(self, model: Model) -> RelayedModel:
+        return RelayedModel(model, self._say, self._entropy)
 
     async def reply(self, request: ModelRequest, *, on_token: OnToken | None = None) -> ModelAnswer:
         """See Model."""

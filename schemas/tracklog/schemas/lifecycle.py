@@ -76,6 +76,8 @@ EXT_CODE: Final = "code_version"
 EXT_LANE: Final = "lane"
 """In `ext` of a dispatched ToolIntent: the number, from 0, that no other open one of the trajectory has. The calls of
 one lane come one after the other, so the outcomes of a lane are numbered by the seq of their intent."""
+LANE_DIGITS_MAX: Final = 9
+"""A longer number is a forgery: lanes are the smallest numbers that are free."""
 STOPPED: Final = frozenset({Parked.DIVERGED, Parked.DRIFT, Parked.STUCK, Parked.POISON, Parked.FAILED})
 """Goes on only when somebody says so; every other reason ends by itself, or by what comes into the inbox."""
 
@@ -185,4 +187,4 @@ def step_of(name: str, body: EventBody | None) -> str:
 def lane_of(ext: Mapping[str, str]) -> int:
     """The lane that an event states; 0 for one that states none, or what is no number."""
     text = ext.get(EXT_LANE, "0")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if len(text) <= LANE_DIGITS_MAX and text.isdecimal() else 0
