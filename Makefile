@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test test-faults crash-matrix bench-peers airline simulate check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test test-faults crash-matrix bench-peers airline simulate model check docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -63,6 +63,10 @@ FIRST_SEED ?= 0
 simulate: setup ## Dispatch under a thousand seeds of faults, without real time: make simulate SEEDS=N FIRST_SEED=M.
 	@echo "== simulation"
 	$(PY) -m benchmarks.simulate --seeds $(SEEDS) --first-seed $(FIRST_SEED)
+
+model: setup ## Searches through the models of the protocol with Spin, as built and with each rule taken out.
+	@echo "== models"
+	$(PY) -m scripts.model
 
 check: setup ## Format, lint, types, import rules, and that docs and tree are in order.
 	@echo "== format and lint"

@@ -38,7 +38,7 @@ def test_what_is_written_passes_its_own_test_and_is_loaded(tmp_path: Path, monke
     assert load_processor(points["tool-calls"]).name == "tool-calls"
 
 
-@pytest.mark.parametrize("name", ["Tool", "9", "a--b", "a-", "../x"])
+@pytest.mark.parametrize("name", ["Tool", "9", "a--b", "a-", "../x", "class", "spend"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(app, ["new", "processor", name, "--dir", str(tmp_path / "new")])
     assert result.exit_code == 2

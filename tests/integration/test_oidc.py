@@ -224,6 +224,8 @@ async def test_a_configuration_of_another_issuer_is_not_believed(provider: Provi
     "wrong",
     [
         {"issuer": "https://login.example"},
+        {"audience": "a"},
+        {"roles": {"ops": "operator"}},
         {"issuer": "http://login.example", "audience": "a"},
         {"issuer": "https://login.example", "audience": "a", "algorithms": "HS256"},
         {"issuer": "https://login.example", "audience": "a", "algorithms": "none"},

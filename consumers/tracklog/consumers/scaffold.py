@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import keyword
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from tracklog.processors.loading import BUILTIN
 from tracklog.processors.shapes import NAME
 from tracklog.schemas.errors import InputError
 
@@ -124,6 +126,8 @@ def write_processor(name: str, folder: Path) -> list[Path]:
         raise InputError(
             f"{name!r} is no name of a processor", hint="small letters, digits and single -, a letter first"
         )
+    if keyword.iskeyword(name) or name in {kind.name for kind in BUILTIN}:
+        raise InputError(f"{name!r} is taken: by Python, or by a processor that comes with Tracklog")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty", hint="name a folder that is not there yet")
     module = name.replace("-", "_")

@@ -94,6 +94,9 @@ class OidcSettings(Section):
     def _for_us(self) -> Self:
         if self.issuer and not self.audience:
             raise ValueError("an issuer needs an audience: a token for another service must not open this one")
+        given = sorted(self.model_fields_set - {"issuer"})
+        if given and not self.issuer:
+            raise ValueError(f"{', '.join(given)} without issuer: no token would be looked at, and nobody kept out")
         return self
 
 

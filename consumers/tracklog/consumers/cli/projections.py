@@ -49,8 +49,8 @@ def list_(run: Run) -> None:
     run.out.table(("projection", "version", "offsets", "behind", "parked"), rows, title="projections")
     for name, trajectory_id, parked in tried(known):
         run.out.text(
-            f"{name}: {trajectory_id} stopped at offset {parked.offset} ({parked.event}, seq {parked.seq}, tried"
-            f" {parked.rounds}x): {parked.error[:SHOWN_CHARS_MAX]}"
+            f"{name}: {trajectory_id} stopped at offset {parked.offset} ({parked.event}, seq {parked.seq}, round"
+            f" {parked.rounds}): {parked.error[:SHOWN_CHARS_MAX]}"
         )
 
 
