@@ -35,9 +35,12 @@ demo-kafka: setup ## The same on Apache Kafka and Redis, which it starts.
 	@echo "== demo on Apache Kafka and Redis"
 	$(VENV)/bin/tracklog demo --kafka
 
+# Most tests wait, for brokers and other processes, so there are more of them at work than cores.
+TEST_PROCESSES ?= 3
+
 test: setup ## All tests but the slow ones that kill processes; starts the services it needs.
 	@echo "== tests"
-	$(PY) -m pytest -m 'not faults'
+	$(PY) -m pytest -m 'not faults' -n $(TEST_PROCESSES) --dist loadfile
 
 test-faults: setup ## Tests that kill and freeze real processes.
 	@echo "== fault tests"
