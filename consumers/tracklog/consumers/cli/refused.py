@@ -14,8 +14,12 @@ from tracklog.consumers.listing import parse_time
 from tracklog.consumers.refusals import Reason, Refusal, refusals
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_topic, opened_log
+from tracklog.schemas.errors import InputError
+from tracklog.schemas.inbox import INBOX_TYPES
+from tracklog.schemas.ledger import LEDGER_TYPES
 
 WORDS_CHARS: Final = 80
+KINDS: Final = (*sorted(INBOX_TYPES), *sorted(LEDGER_TYPES), "unknown")
 
 app = new_app()
 
@@ -44,6 +48,9 @@ def refused(
       tracklog refused trip-1 --kind Outcome --json
     """
     since_ms, until_ms = parse_time("--since", since), parse_time("--until", until)
+    for name in kind or ():
+        if name not in KINDS:
+            raise InputError(f"--kind {name!r} is no type of record", hint=f"one of {', '.join(KINDS)}")
 
     def wanted(one: Refusal) -> bool:
         return (
