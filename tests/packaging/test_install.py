@@ -57,7 +57,7 @@ def test_client_code_runs_against_the_installed_wheel(installed: Installed) -> N
     answer = run(installed.python, "client.py", cwd=installed.folder)
     where = run(installed.python, "-c", "import tracklog.schemas.topics as t; print(t.__file__)", cwd=installed.folder)
 
-    assert answer.split() == ["4", "4", "True"]
+    assert answer.split() == ["5", "5", "True"]
     assert where.startswith(str(installed.folder))
 
 

@@ -17,6 +17,7 @@ from tracklog.schemas.chain import event_hash
 from tracklog.schemas.codec import (
     Encoded,
     confluent,
+    decode_control,
     decode_event,
     decode_inbox,
     decode_ledger,
@@ -34,7 +35,12 @@ from tracklog.schemas.values import Ref
 
 counts = st.integers(0, 2**63 - 1)
 REGISTERED = confluent({name: number for number, name in enumerate(KIND_OF)})
-DECODE = {Kind.EVENTS: decode_event, Kind.INBOX: decode_inbox, Kind.LEDGER: decode_ledger}
+DECODE = {
+    Kind.EVENTS: decode_event,
+    Kind.INBOX: decode_inbox,
+    Kind.LEDGER: decode_ledger,
+    Kind.CONTROLS: decode_control,
+}
 
 
 def stamp_of(envelope: Envelope) -> Stamp:
@@ -130,8 +136,12 @@ def test_framing_changes_neither_hash_nor_content(envelope: Envelope, body: Even
 
 
 @settings(max_examples=60)
-@given(st.data(), st.sampled_from([Kind.INBOX, Kind.LEDGER]), st.sampled_from([single_object, REGISTERED]))
-def test_inbox_and_ledger_records_are_read_as_they_were_written(data: st.DataObject, kind: Kind, framing: Any) -> None:
+@given(
+    st.data(), st.sampled_from([Kind.INBOX, Kind.LEDGER, Kind.CONTROLS]), st.sampled_from([single_object, REGISTERED])
+)
+def test_inbox_ledger_and_control_records_are_read_as_they_were_written(
+    data: st.DataObject, kind: Kind, framing: Any
+) -> None:
     envelope, body = data.draw(envelopes(kind)), data.draw(bodies(kind))
 
     encoded = encode_record(envelope, body, framing)
