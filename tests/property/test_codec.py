@@ -139,9 +139,7 @@ def test_framing_changes_neither_hash_nor_content(envelope: Envelope, body: Even
 @given(
     st.data(), st.sampled_from([Kind.INBOX, Kind.LEDGER, Kind.CONTROLS]), st.sampled_from([single_object, REGISTERED])
 )
-def test_inbox_ledger_and_control_records_are_read_as_they_were_written(
-    data: st.DataObject, kind: Kind, framing: Any
-) -> None:
+def test_records_of_other_topics_are_read_as_they_were_written(data: st.DataObject, kind: Kind, framing: Any) -> None:
     envelope, body = data.draw(envelopes(kind)), data.draw(bodies(kind))
 
     encoded = encode_record(envelope, body, framing)
