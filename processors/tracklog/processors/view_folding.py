@@ -6,8 +6,7 @@ more with care, where everything is checked after each event, so that the one to
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
@@ -146,7 +145,7 @@ class ViewFolding(Generic[S]):
             return
         if self._reads is None or event.name in self._reads:
             try:
-                self._patiently(self._apply, seen)
+                self._apply_patiently(seen)
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - one event never ends the others
@@ -154,16 +153,16 @@ class ViewFolding(Generic[S]):
                 return
         self._places[trajectory_id] = self._moved[trajectory_id] = after
 
-    def _patiently(self, apply: Callable[[Seen], None], seen: Seen) -> None:
+    def _apply_patiently(self, seen: Seen) -> None:
         """Whatever a processor raises is its own: it may be short of memory for a moment, or wrong for good."""
         for delay_s in TRY_AGAIN_S if len(self._parked) - len(self._parked_before) < PAUSED_MAX else ():
             try:
-                return apply(seen)
+                return self._apply(seen)
             except StoreError:
                 raise
             except Exception:  # noqa: BLE001 - raised again by the last try
                 self._view.pause(delay_s)
-        return apply(seen)
+        return self._apply(seen)
 
     def _apply(self, seen: Seen) -> None:
         processor = self._processor
@@ -179,7 +178,7 @@ class ViewFolding(Generic[S]):
             )
         emitted = [self._checked(write) for write in processor.emit(key, after, seen)]
         if self._careful:
-            deque((*self._writes_of(key, change.held, after), *self._forgetting(key, after)), maxlen=0)
+            self._all_of(key, _Change(change.held, after))
         change.after = after
         self._changes[key] = change
         self._ordered += emitted
@@ -220,10 +219,14 @@ class ViewFolding(Generic[S]):
                 self._leave(key, _Change(held, held.state))
 
     def _leave(self, key: str, change: _Change[S]) -> None:
-        """All that a state wrote, and then what takes it away again."""
-        self._ordered += [*self._writes_of(key, change.held, change.after), *self._forgetting(key, change.after)]
+        self._ordered += self._all_of(key, change)
         self._changes.pop(key, None)
         self._gone.add(key)
+
+    def _all_of(self, key: str, change: _Change[S]) -> list[Write]:
+        """All that a state would write, and then what takes it away again."""
+        after = self._held_after(key, change.after)
+        return [*self._writes_of(key, change.held, after), *self._forgetting(key, change.after)]
 
     def _forgetting(self, key: str, state: S) -> Iterator[Write]:
         for write in self._processor.forget(key, state):
@@ -253,14 +256,13 @@ class ViewFolding(Generic[S]):
             yield SetFields(f"h:{trajectory_id}", {FIELD.decode(): place.packed()})
         yield from self._ordered
         for key, change in self._changes.items():
-            yield from self._writes_of(key, change.held, kept[key].state)
+            yield from self._writes_of(key, change.held, kept[key])
         yield from parked_writes(self._parked_before, self._parked, self._tried)
 
-    def _writes_of(self, key: str, before: Held[S] | None, state: S) -> Iterator[Write]:
+    def _writes_of(self, key: str, before: Held[S] | None, after: Held[S]) -> Iterator[Write]:
         """State and what the processor writes. Whatever could fail in the store fails here."""
         processor = self._processor
-        after = self._held_after(key, state)
-        snapshot = processor.snapshot(state)
+        snapshot = processor.snapshot(after.state)
         if type(snapshot) is not bytes or len(snapshot) > self._view.bounds.state_bytes_max:
             raise InvalidProcessor(
                 f"the snapshot of {processor.name} for {key!r} must be bytes, {self._view.bounds.state_bytes_max} at"
@@ -275,7 +277,7 @@ class ViewFolding(Generic[S]):
         else:
             yield SetFields(f"s:{key}", {STATE.decode(): snapshot, UNTIL.decode(): after.until_ms})
             yield Rank([EXPIRY], key, after.until_ms)
-        for write in processor.writes(key, None if before is None else before.state, state):
+        for write in processor.writes(key, None if before is None else before.state, after.state):
             yield self._checked(write)
 
     def _checked(self, write: Write) -> Write:
