@@ -13,10 +13,23 @@ from tests.support.projecting import stored_under
 from tracklog.infra.clock import SeededEntropy
 from tracklog.infra.redis_client import RedisClient, connect
 from tracklog.infra.stack.valkey_server import ValkeyServer, find_valkey
+from tracklog.processors.memory_store import MemoryStore
 from tracklog.processors.redis_store import RedisStore
 from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
-from tracklog.processors.writes import Extend, Keep, Rank, SetFields, Unrank, Write
+from tracklog.processors.writes import (
+    Add,
+    Extend,
+    Keep,
+    Push,
+    PutJson,
+    Rank,
+    Remove,
+    SetFields,
+    Unrank,
+    Unset,
+    Write,
+)
 from tracklog.schemas.errors import StackError, StoreConflict
 
 FAR_MS = 4_000_000_000_000
@@ -218,3 +231,23 @@ def test_readers_are_pointed_to_the_first_version_until_it_is_replaced(client: R
     second.publish(12, replace=True)
 
     assert client.hgetall("pre:projection:things") == {b"version": b"2", b"partitions": b"12", b"build:v2": b"0"}
+
+
+PROCESSORS: list[list[Write]] = [
+    [SetFields("hash", {"a": b"\x00", "n": 1}), Add("sums", {"x": 3}), PutJson("json:a", {"b": [1, None]})],
+    [Rank(["set", "set:b"], "m", -5), Rank(["set"], "k", 2**53), Push("stream", 41, {"event": "a", "n": 0})],
+    [Push("stream", 41, {"event": "b"}), Push("stream", 40, {"event": "late"}, 2), Push("stream", 43, {"event": "c"})],
+    [Unset("hash", ["a", "nothing"]), Add("sums", {"x": -1, "y": 2}), Unrank(["set", "none"], "m")],
+    [Unset("sums", ["x"]), Unrank(["set:b"], "m"), Remove(["json:a", "nowhere"]), PutJson("json:b", 1.5)],
+]
+"""Batches of everything that a processor may write."""
+
+
+def test_a_store_in_memory_holds_what_redis_holds_after_the_same_batches(store: RedisStore) -> None:
+    memory = MemoryStore(store.keys, source=store.source)
+    left, held = None, None
+    for position, batch in enumerate(PROCESSORS):
+        left, held = store.commit(3, left, position, batch), memory.commit(3, held, position, batch)
+        assert list(store.content(3)) == list(memory.content(3)), position
+    assert memory.ranked(3, held, "set", 2**53, 10) == store.ranked(3, left, "set", 2**53, 10)
+    assert memory.hashes(3, held, ["hash", "none"]) == store.hashes(3, left, ["hash", "none"])

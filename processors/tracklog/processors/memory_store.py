@@ -1,4 +1,4 @@
-"""A store in memory: what Redis would hold after the same writes. To test processors, and to compare with Redis."""
+"""A store in memory: what Redis would hold after the writes of a processor. To test it, and to compare with Redis."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
-    Extend,
-    Keep,
     Push,
     PutJson,
     Rank,
@@ -24,11 +22,11 @@ from tracklog.processors.writes import (
     Unset,
     Write,
 )
-from tracklog.schemas.errors import StoreConflict
+from tracklog.schemas.errors import InvalidProcessor, StoreConflict
 
 Content = Any
 """Of a key: bytes (string), dict of bytes to bytes (hash), of bytes to float (sorted set), list of entries (stream:
-id and fields), list of bytes (kept list)."""
+id and fields)."""
 _INCARNATION: Final = "memory"
 
 
@@ -117,13 +115,11 @@ def _apply(held: dict[str, Content], write: Write) -> None:
             held[key] = orjson.dumps(value)
         case Push():
             _push(held, write)
-        case Extend(key, data):
-            held[key] = held.get(key, b"") + data
-        case Keep(key, entries=entries, count_max=count_max, bytes_max=bytes_max):
-            held[key] = _newest([*held.get(key, []), *entries], count_max, bytes_max)
         case Remove(keys):
             for key in keys:
                 held.pop(key, None)
+        case _:
+            raise InvalidProcessor(f"{write!r} is no write that a processor may make")
 
 
 def _drop(held: dict[str, Content], key: str, names: Iterable[str]) -> None:
@@ -143,14 +139,6 @@ def _push(held: dict[str, Content], write: Push) -> None:
             number, at = newest, count + 1
     entries.append(((number, at), {name.encode(): _bytes(value) for name, value in write.fields.items()}))
     del entries[: -write.count_max]
-
-
-def _newest(entries: list[bytes], count_max: int, bytes_max: int) -> list[bytes]:
-    entries = entries[-count_max:]
-    total = sum(map(len, entries))
-    while entries and total > bytes_max:
-        total -= len(entries.pop(0))
-    return entries
 
 
 def _bytes(value: Scalar) -> bytes:

@@ -9,7 +9,7 @@ check_conformance(Failures)      # raises Nonconforming that says what does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from tracklog.infra.clock import SeededEntropy
@@ -252,8 +252,8 @@ def _streams(processor: Processor[Any]) -> tuple[str, ...]:
 
 
 def _one_by_one(driver: Driver[Any]) -> None:
-    for record in driver.log:
-        driver.fold_batch([record], record.offset + 1)
+    for batch in _batches(driver, 1):
+        driver.fold_batch(batch, batch[-1].offset + 1)
 
 
 def _cut(driver: Driver[Any], chance: _Chance) -> None:
@@ -264,24 +264,26 @@ def _cut(driver: Driver[Any], chance: _Chance) -> None:
         at = end
 
 
+def _batches(driver: Driver[Any], records_max: int) -> Iterator[list[Record]]:
+    for at in range(0, len(driver.log), records_max):
+        yield driver.log[at : at + records_max]
+
+
 def _twice(driver: Driver[Any]) -> None:
-    for at in range(0, len(driver.log), 5):
-        batch = driver.log[at : at + 5]
+    for batch in _batches(driver, 5):
         driver.fold_batch(batch, batch[-1].offset + 1)
         driver.fold_batch(batch, batch[-1].offset + 1)
 
 
 def _stopped(driver: Driver[Any]) -> None:
-    for at in range(0, len(driver.log), 4):
-        batch = driver.log[at : at + 4]
+    for batch in _batches(driver, 4):
         driver.restart()
         driver.fold_batch(batch, batch[-1].offset + 1)
 
 
 def _interrupted(driver: Driver[Any]) -> None:
     """Each batch is folded and dropped before it is stored, then folded by another process."""
-    for at in range(0, len(driver.log), 4):
-        batch = driver.log[at : at + 4]
+    for batch in _batches(driver, 4):
         driver.drop_batch(batch)
         driver.restart()
         driver.fold_batch(batch, batch[-1].offset + 1)
@@ -298,10 +300,9 @@ def _wiped(driver: Driver[Any]) -> None:
 def _disturbed(made: Sequence[Made], chance: _Chance) -> Iterable[Made]:
     """Everything in its order, with copies of what came before and of what is still to come in between: neither is
     accepted, but for the one that comes first."""
-    last: dict[bytes, int] = {one.key: n for n, one in enumerate(made)}
     for n, one in enumerate(made):
         later = [other for other in made[n + 2 :] if other.key == one.key]
-        if len(later) > 1 and n < last[one.key]:
+        if len(later) > 1:
             yield later[-1]
         yield one
         yield made[chance.below(n + 1)]
