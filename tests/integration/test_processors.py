@@ -13,9 +13,7 @@ from tracklog.processors.builtin.spend import Spend
 from tracklog.processors.comparing import Compared, compare
 from tracklog.processors.loading import BUILTIN
 from tracklog.processors.processor import Processor, Seen
-from tracklog.processors.redis_store import RedisStore
-from tracklog.processors.running import Processes, processes
-from tracklog.processors.store_keys import StoreKeys
+from tracklog.processors.running import Processes, processes, store_of
 from tracklog.schemas.errors import InvalidProcessor, StoreConflict
 
 LogUrls = Callable[[str], str]
@@ -45,11 +43,8 @@ def at_work(world: World, processors: Sequence[Processor[Any]], *, builtin: bool
 
 def compared(world: World, processor: Processor[Any]) -> Compared:
     info = world.log.describe(world.topic)
-    keys = StoreKeys(world.settings.prefix, processor.name, processor.version)
-    store = RedisStore(world.client, keys, source=f"{info.cluster_id}/{info.topic_id}", entropy=SystemEntropy())
-    return compare(
-        processor, store, world.log, world.topic, partitions=info.spec.partitions, state_bytes_max=1024 * 1024
-    )
+    store = store_of(processor, info, world.client, world.settings, SystemEntropy())
+    return compare(processor, store, world.log, world.settings, partitions=info.spec.partitions, clock=SystemClock())
 
 
 def assert_all_equal_a_fresh_fold(world: World, processors: Sequence[Processor[Any]]) -> None:

@@ -5,29 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tracklog.consumers.wiring import lag_of
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.port import Log, TopicInfo
-from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
-from tracklog.processors.bundle import Bundle
 from tracklog.processors.comparing import Compared, compare, digest
 from tracklog.processors.parked import PARKED, RETRY, Parked, parked_of
 from tracklog.processors.processor import Processor
-from tracklog.processors.redis_store import LiveKeys, RedisStore, checkpoint_of, live_keys
-from tracklog.processors.running import store_of, view_of
+from tracklog.processors.redis_store import SCAN_KEYS, LiveKeys, RedisStore, checkpoint_of, live_keys
+from tracklog.processors.refolding import Refold
+from tracklog.processors.running import store_of
 from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys, pointer_key
-from tracklog.schemas.errors import InputError, StoreConflict
+from tracklog.schemas.errors import InputError
 
 __all__ = ["Known", "Projections", "Rebuilt"]
-
-EQUAL_TRIES: Final = 20
-"""How often a rebuild catches up with a projection that moves on, to compare both at one position."""
 
 
 class Known(NamedTuple):
@@ -106,11 +102,11 @@ class Projections:
             )
         return compare(
             processor,
-            self._pinned(processor, self._info(), keys.build),
+            self._store(processor, self.log.describe(self._topic), keys.build),
             self.log,
-            self._topic,
+            self.settings,
             partitions=partitions,
-            state_bytes_max=self.settings.processors.state_bytes_max,
+            clock=SystemClock(),
             progress=progress,
         )
 
@@ -119,19 +115,31 @@ class Projections:
         that fold over to it; then drops the old one. Killed before that, nothing has changed. Whoever folds the version
         goes on meanwhile.
         """
-        info = self._info()
+        info = self.log.describe(self._topic)
         live = live_keys(self.client, self.settings.topic_names.prefix, processor.name)
-        same = live is not None and live.keys.version == processor.version
-        store = store_of(processor.name, processor.version, info, self.client, self.settings, SystemEntropy())
-        old_build = store.live_build()
-        new = self._pinned(processor, info, old_build + 1)
+        old_build = self._store(processor, info, None).live_build()
+        old, new = self._store(processor, info, old_build), self._store(processor, info, old_build + 1)
         partitions = info.spec.partitions
         for partition in range(partitions):  # what a rebuild left that was killed
             new.drop(partition)
-        folding = _Folding(self, processor, new, partitions, progress)
-        old = self._pinned(processor, info, old_build)
-        equal = folding.equal(old) if same else None
-        folding.catch_up()
+        folding = Refold(
+            processor,
+            new,
+            self.log,
+            self.settings,
+            partitions=partitions,
+            clock=SystemClock(),
+            progress=progress,
+        )
+
+        def same_in(partition: int) -> bool:
+            return folding.beside(
+                old, partition, lambda _: digest(old.content(partition)) == digest(new.content(partition))
+            )
+
+        compares = live is not None and live.keys.version == processor.version
+        equal = all(same_in(partition) for partition in range(partitions)) if compares else None
+        folding.up_to()
         new.publish(partitions, replace=True)
         for partition in range(partitions):
             old.drop(partition)
@@ -140,15 +148,12 @@ class Projections:
     def drop(self, name: str, version: int | None) -> int:
         """Deletes a version of a projection, all builds, and its pointer when readers follow it; gives the number of
         keys. A process that still folds it begins anew. Raises InputError."""
-        keys, partitions = self._live(name)
+        keys, _ = self._live(name)
         version = keys.version if version is None else version
         count = 0
         with store_errors(self.client):
-            for partition in range(partitions):
-                base = f"{keys.prefix}:{{{partition}}}:{name}:v{version}"
-                for pattern in (f"{base}:*", f"{base}.*"):
-                    for key in self.client.scan_iter(match=pattern, count=1000):
-                        count += int(self.client.unlink(key))
+            for key in self.client.scan_iter(match=f"{keys.prefix}:{{*}}:{name}:v{version}[:.]*", count=SCAN_KEYS):
+                count += int(self.client.unlink(key))
             if version == keys.version:
                 count += int(self.client.unlink(pointer_key(keys.prefix, name)))
         return count
@@ -162,13 +167,8 @@ class Projections:
             )
         return found
 
-    def _info(self) -> TopicInfo:
-        return self.log.describe(self._topic)
-
-    def _pinned(self, processor: Processor[Any], info: TopicInfo, build: int) -> RedisStore:
-        keys = StoreKeys(self.settings.topic_names.prefix, processor.name, processor.version, build)
-        source = f"{info.cluster_id}/{info.topic_id}"
-        return RedisStore(self.client, keys, source=source, entropy=SystemEntropy(), follow=False)
+    def _store(self, processor: Processor[Any], info: TopicInfo, build: int | None) -> RedisStore:
+        return store_of(processor, info, self.client, self.settings, SystemEntropy(), build=build)
 
     def _checkpoints(self, keys: StoreKeys, partitions: int) -> dict[int, Checkpoint | None]:
         commands = [("HMGET", keys.checkpoint(p), *Checkpoint._fields) for p in range(partitions)]
@@ -177,56 +177,6 @@ class Projections:
     def _parked(self, keys: StoreKeys, partition: int) -> Mapping[str, Parked]:
         (fields,) = ask(self.client, [("HGETALL", keys.key(partition, PARKED))])
         return parked_of(fields)
-
-
-class _Folding:
-    """A build under way."""
-
-    def __init__(
-        self,
-        of: Projections,
-        processor: Processor[Any],
-        store: RedisStore,
-        partitions: int,
-        progress: Callable[[int], object],
-    ) -> None:
-        self._store = store
-        self._partitions = partitions
-        view = view_of(processor, store, of.log, of.settings, partitions=partitions)
-        self._bundle = Bundle([view], partitions=partitions)
-        self._loop = PartitionLoop(
-            of.log, of.settings.topic_names.events, self._bundle, clock=SystemClock(), settings=of.settings.loop
-        )
-        self._bundle.on_batch = progress
-
-    @property
-    def records(self) -> int:
-        return self._bundle.counts.records
-
-    def catch_up(self) -> None:
-        """Folds up to the ends found now."""
-        self._loop.drain()
-
-    def equal(self, old: RedisStore) -> bool:
-        """Folds as far as `old` is: whether both then hold the same. Raises StoreConflict when that moves too fast."""
-        return all(self._equal(old, partition) for partition in range(self._partitions))
-
-    def _equal(self, old: RedisStore, partition: int) -> bool:
-        for _ in range(EQUAL_TRIES):
-            before = old.checkpoint(partition)
-            if before is None:  # nothing was folded there yet
-                return True
-            self._loop.drain({partition: before.position})
-            mine = self._store.checkpoint(partition)
-            if mine is None or mine.position > before.position:
-                return False
-            same = digest(old.content(partition)) == digest(self._store.content(partition))
-            if old.checkpoint(partition) == before:
-                return same
-        raise StoreConflict(
-            f"{old.keys.base(partition)}* moved {EQUAL_TRIES} times while it was compared",
-            hint="rebuild when less is appended",
-        )
 
 
 def tried(known: Sequence[Known]) -> Iterator[tuple[str, str, Parked]]:

@@ -21,6 +21,7 @@ from tracklog.processors.projection import Projection
 from tracklog.processors.quarantine import Quarantine
 from tracklog.processors.record_processor import RecordProcessor
 from tracklog.processors.redis_store import RedisStore
+from tracklog.processors.store import Store
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.trajectories import Trajectories
 from tracklog.processors.trajectory import Trajectory
@@ -82,13 +83,10 @@ def running(
     """One record processor over the events topic. Raises TopicMissing, LogUnavailable."""
     topics = settings.topic_names
     info = log.describe(topics.events)
-    store = store_of(processor.name, processor.version, info, client, settings, entropy)
-    cached_max = settings.projection.trajectories_cached_max
-    projection = Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
+    store, projection = _projection(processor, info, client, settings, entropy)
     bundle = Bundle([projection], partitions=info.spec.partitions, quarantine=quarantine)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
-    group = topics.group(f"projection-{processor.name}-v{processor.version}")
-    return Running(loop, group, bundle, projection, store)
+    return Running(loop, topics.group(_group([_named(processor)])), bundle, projection, store)
 
 
 def processes(
@@ -108,19 +106,31 @@ def processes(
     partitions = info.spec.partitions
     views: dict[str, View[Any]] = {}
     for one in processors:
-        store = store_of(one.name, one.version, info, client, settings, entropy)
-        views[f"{one.name}-v{one.version}"] = view_of(one, store, log, settings, partitions=partitions)
+        store = store_of(one, info, client, settings, entropy)
+        views[_named(one)] = view_of(one, store, log, settings, partitions=partitions)
     members: list[Member] = list(views.values())
     names = list(views)
     quarantine = None
     if builtin:
-        own = trajectories(log, client, settings, clock=clock, entropy=entropy)
-        members.insert(0, own.projection)
-        names.append(own.group.rpartition("projection-")[2])
+        own = Trajectories(settings.projection)
+        members.insert(0, _projection(own, info, client, settings, entropy)[1])
+        names.append(_named(own))
         quarantine = Quarantine(log, topics.quarantine)
     bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
     return Processes(loop, topics.group(_group(names)), bundle, views, partitions)
+
+
+def _projection(
+    processor: RecordProcessor[S], info: TopicInfo, client: RedisClient, settings: Settings, entropy: Entropy
+) -> tuple[RedisStore, Projection[S]]:
+    store = store_of(processor, info, client, settings, entropy)
+    cached_max = settings.projection.trajectories_cached_max
+    return store, Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
+
+
+def _named(processor: Processor[Any] | RecordProcessor[Any]) -> str:
+    return f"{processor.name}-v{processor.version}"
 
 
 def _group(names: Sequence[str]) -> str:
@@ -130,7 +140,7 @@ def _group(names: Sequence[str]) -> str:
     return f"projections-{hashlib.sha256(' '.join(sorted(names)).encode()).hexdigest()[:12]}"
 
 
-def view_of(processor: Processor[S], store: RedisStore, log: Log, settings: Settings, *, partitions: int) -> View[S]:
+def view_of(processor: Processor[S], store: Store, log: Log, settings: Settings, *, partitions: int) -> View[S]:
     """A view over a store, reading the events topic again where it must."""
     topic = settings.topic_names.events
 
@@ -148,8 +158,15 @@ def view_of(processor: Processor[S], store: RedisStore, log: Log, settings: Sett
 
 
 def store_of(
-    name: str, version: int, info: TopicInfo, client: RedisClient, settings: Settings, entropy: Entropy
+    processor: Processor[Any] | RecordProcessor[Any],
+    info: TopicInfo,
+    client: RedisClient,
+    settings: Settings,
+    entropy: Entropy,
+    *,
+    build: int | None = None,
 ) -> RedisStore:
-    """The store of one version of a projection of the events topic."""
-    keys = StoreKeys(settings.topic_names.prefix, name, version)
-    return RedisStore(client, keys, source=f"{info.cluster_id}/{info.topic_id}", entropy=entropy)
+    """The store of a projection of the events topic: of the live build, or of the one that is named."""
+    keys = StoreKeys(settings.topic_names.prefix, processor.name, processor.version, build or 0)
+    source = f"{info.cluster_id}/{info.topic_id}"
+    return RedisStore(client, keys, source=source, entropy=entropy, follow=build is None)

@@ -13,6 +13,7 @@ from tracklog.consumers.cli.loaded import Folder, Load, available, the_one
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.projections import Known, Projections, tried
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
+from tracklog.processors.comparing import Difference
 from tracklog.schemas.errors import InputError
 
 app = new_app(help="Look at what is folded into Redis, compare it with the log, build it anew.", no_args_is_help=True)
@@ -175,5 +176,5 @@ def _as_json(one: Known) -> dict[str, object]:
     return {**one._asdict(), "parked": parked}
 
 
-def _both(found: object) -> dict[str, str]:
-    return {side: repr(getattr(found, side))[:SHOWN_CHARS_MAX] for side in ("stored", "folded")}
+def _both(found: Difference) -> dict[str, str]:
+    return {side: repr(value)[:SHOWN_CHARS_MAX] for side, value in (("stored", found.stored), ("folded", found.folded))}
