@@ -50,6 +50,7 @@ from tracklog.consumers.read_walk import walked
 from tracklog.consumers.waiting import WaitingPage, waiting_in_redis
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.trimmed import check_beginning
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
 from tracklog.processors import agenda, trajectories
@@ -188,9 +189,15 @@ class Reader:
         return Answer([*older, *kept.value.records], AsOf(LOG, kept.as_of.positions))
 
     async def events(self, trajectory_id: str, *, after_seq: int = -1, limit: int = PAGE_MAX) -> Answer[list[Seen]]:
-        """The accepted events of a trajectory behind a seq, in order, each with its record; sources as `records`."""
+        """The accepted events of a trajectory behind a seq, in order, each with its record; sources as `records`.
+
+        Raises TrajectoryTrimmed where its beginning may have been trimmed.
+        """
         found = await self.records(trajectory_id)
-        return Answer(await self._run(accepted_of, trajectory_id, found.value, after_seq, limit), found.as_of)
+        accepted = await self._run(accepted_of, trajectory_id, found.value, after_seq, limit)
+        if not accepted and after_seq < 0 and self._log is not None:
+            await self._run(check_beginning, self._log, self._topics.events, trajectory_id)
+        return Answer(accepted, found.as_of)
 
     async def waiting(
         self, kind: str, *, tenant: str | None = None, cursor: str | None = None, limit: int = 50
