@@ -14,7 +14,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteError
 
-from tracklog.consumers.api import annotating, answering, approvals, escalations, health, ingest, tasks, trajectories
+from tracklog.consumers.api import (
+    annotating,
+    answering,
+    approvals,
+    escalations,
+    health,
+    ingest,
+    tasks,
+    trajectories,
+    watching,
+)
 from tracklog.consumers.api.errors import ANSWERS, answer_of
 from tracklog.consumers.api.limits import BodyLimit
 from tracklog.consumers.api.segments import EncodedSegments
@@ -26,6 +36,7 @@ __all__ = ["ROUTERS", "make_app"]
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     health.router,
     trajectories.router,
+    watching.router,
     tasks.router,
     approvals.router,
     answering.router,
