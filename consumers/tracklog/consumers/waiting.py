@@ -7,7 +7,7 @@ scan of all of it, whatever the page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,7 @@ from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord, RangeError
 from tracklog.schemas.topics import Topics
 
-__all__ = ["Queue", "WaitingPage", "row_of", "waiting_in_log"]
+__all__ = ["Queue", "WaitingPage", "as_of", "row_of", "waiting_in_log"]
 
 _PLACE: Final = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 _AFTER_ALL_OF: Final = b"\xff"
@@ -34,11 +34,13 @@ _AFTER_ALL_OF: Final = b"\xff"
 
 
 class WaitingPage(NamedTuple):
-    """`next` is the cursor of the page behind this one, None at the end. `total`: how many there are in all."""
+    """`next` is the cursor of the page behind this one, None at the end. `total`: how many there are in all.
+    `as_of`: how far the log was folded or read for it, the next offset of every partition."""
 
     rows: list[Waiting]
     next: str | None
     total: int
+    as_of: Mapping[int, int]
 
 
 class Queue:
@@ -54,15 +56,16 @@ class Queue:
         after = b"-" if cursor is None else b"(" + _checked(cursor).encode() + _AFTER_ALL_OF
         keys = [self._keys.key(partition, list_of(kind, tenant)) for partition in range(self._partitions)]
         pages = [("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, limit + 1) for key in keys]
-        found = ask(self._client, [*pages, *(("ZCARD", key) for key in keys)])
-        members = islice(merge(*found[: len(keys)]), limit + 1)
-        return _page([waiting_of(member) for member in members], limit, sum(found[len(keys) :]))
-
-    def as_of(self) -> dict[int, int]:
-        """How far the log is folded: the next offset of every partition."""
-        commands = [("HMGET", self._keys.checkpoint(one), *Checkpoint._fields) for one in range(self._partitions)]
-        found = [checkpoint_of(answer) for answer in ask(self._client, commands)]
-        return {partition: 0 if one is None else one.position for partition, one in enumerate(found)}
+        counts = [("ZCARD", key) for key in keys]
+        marks = [("HMGET", self._keys.checkpoint(one), *Checkpoint._fields) for one in range(self._partitions)]
+        found = ask(
+            self._client, [*marks, *pages, *counts]
+        )  # how far it is folded first: never more than what is shown
+        marked, members, counted = (found[n * len(keys) : (n + 1) * len(keys)] for n in range(3))
+        folded = [checkpoint_of(answer) for answer in marked]
+        positions = {partition: 0 if one is None else one.position for partition, one in enumerate(folded)}
+        rows = [waiting_of(member) for member in islice(merge(*members), limit + 1)]
+        return _page(rows, limit, sum(counted), positions)
 
 
 def waiting_in_log(
@@ -70,9 +73,16 @@ def waiting_in_log(
 ) -> WaitingPage:
     """The same from the log. Blocks for as long as reading all of it takes."""
     after = "" if cursor is None else _checked(cursor)
-    found = [one for one in _open(log, topics.events, kind) if tenant in (None, one.tenant)]
+    topic = topics.events
+    ends = {partition: log.bounds(topic, partition).end for partition in range(log.partition_count(topic))}
+    found = [one for one in _open(log, topic, kind, ends) if tenant in (None, one.tenant)]
     behind = sorted((one for one in found if one.place > after), key=lambda one: one.place)
-    return _page(behind[: limit + 1], limit, len(found))
+    return _page(behind[: limit + 1], limit, len(found), ends)
+
+
+def as_of(page: WaitingPage) -> dict[str, int]:
+    """As the API shows it."""
+    return {str(partition): offset for partition, offset in page.as_of.items()}
 
 
 def row_of(one: Waiting) -> dict[str, Any]:
@@ -99,12 +109,12 @@ def row_of(one: Waiting) -> dict[str, Any]:
     }
 
 
-def _open(log: Log, topic: str, kind: str) -> Iterable[Waiting]:
+def _open(log: Log, topic: str, kind: str, ends: Mapping[int, int]) -> Iterable[Waiting]:
     agenda = Agenda()
-    for partition in range(log.partition_count(topic)):
+    for partition, end in ends.items():
         states = dict[bytes, TrajectoryAgenda]()
         bounds = log.bounds(topic, partition)
-        for record in read_range(log, topic, partition, bounds.first, bounds.end, bounds=bounds):
+        for record in read_range(log, topic, partition, bounds.first, end, bounds=bounds):
             try:
                 event = decode_event(record.key, record.value, record.headers)
             except ForeignRecord:
@@ -116,8 +126,8 @@ def _open(log: Log, topic: str, kind: str) -> Iterable[Waiting]:
             yield from (one for one in state.waiting.values() if one.kind == kind)
 
 
-def _page(rows: list[Waiting], limit: int, total: int) -> WaitingPage:
-    return WaitingPage(rows[:limit], rows[limit - 1].place if len(rows) > limit else None, total)
+def _page(rows: list[Waiting], limit: int, total: int, positions: Mapping[int, int]) -> WaitingPage:
+    return WaitingPage(rows[:limit], rows[limit - 1].place if len(rows) > limit else None, total, positions)
 
 
 def _checked(cursor: str) -> str:

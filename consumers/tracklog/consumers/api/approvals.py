@@ -9,7 +9,7 @@ from fastapi import Query
 
 from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import PAGE_MAX, Approver, CallId, Has, Id, Viewer, done, resource, tenant_of
-from tracklog.consumers.waiting import row_of
+from tracklog.consumers.waiting import as_of, row_of
 from tracklog.processors.agenda import ASKED
 from tracklog.schemas.values import Choice
 
@@ -27,9 +27,14 @@ def list_approvals(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> dict[str, Any]:
     """Held calls that wait for somebody, the one that waits longest first; `next` is the cursor of the page behind
-    this one, `total` how many there are."""
+    this one, `total` how many there are, `as_of` how far the log is folded: the next offset of each partition."""
     page = has.queue.page(ASKED, tenant=tenant_of(who, tenant), cursor=cursor, limit=limit)
-    return {"approvals": [row_of(one) for one in page.rows], "next": page.next, "total": page.total}
+    return {
+        "approvals": [row_of(one) for one in page.rows],
+        "next": page.next,
+        "total": page.total,
+        "as_of": as_of(page),
+    }
 
 
 @router.post("/trajectories/{trajectory_id}/calls/{call_id}/decision", status_code=202)

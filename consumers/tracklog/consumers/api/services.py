@@ -27,6 +27,7 @@ from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import StoreError
 from tracklog.schemas.state import State
@@ -140,6 +141,11 @@ class Services:
         if state.head.seq < 0 or not principal.sees(state.tenant):
             raise HTTPException(404, f"there is no trajectory {trajectory_id!r}")
         return state
+
+    async def known(self, principal: Principal, trajectory_id: str) -> Whereabouts | None:
+        """Where it stands as Redis has it; None for one that is not folded, or another tenant's. Costs no reading."""
+        folded = await asyncio.to_thread(self._folded, check_trajectory_id(trajectory_id))
+        return Whereabouts(folded) if folded is not None and principal.sees(folded.tenant) else None
 
     def _folded(self, trajectory_id: str) -> State | None:
         try:

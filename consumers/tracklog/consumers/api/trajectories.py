@@ -53,10 +53,12 @@ async def list_events(
     after: Annotated[int, Query(ge=-1, lt=2**53)] = -1,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> Response:
-    """Its accepted events behind a seq."""
+    """Its accepted events behind a seq; `next` is the `after` of the page behind this one."""
     await has.state(who, trajectory_id)
-    found = await run_in_threadpool(events_of, has.log, has.topics.events, trajectory_id, after, limit)
-    return Response(orjson.dumps({"events": found}), media_type="application/json")
+    found = await run_in_threadpool(events_of, has.log, has.topics.events, trajectory_id, after, limit + 1)
+    page = found[:limit]
+    behind = page[-1]["seq"] if len(found) > limit else None
+    return Response(orjson.dumps({"events": page, "next": behind}), media_type="application/json")
 
 
 @router.get(

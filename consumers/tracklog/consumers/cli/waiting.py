@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.waiting import Queue, WaitingPage, row_of, waiting_in_log
+from tracklog.consumers.waiting import Queue, WaitingPage, as_of, row_of, waiting_in_log
 from tracklog.consumers.wiring import agenda_of, check_topic, lag_of, opened_log, opened_views
 from tracklog.infra.clock import SystemClock
 from tracklog.processors.agenda import Waiting
@@ -41,7 +41,7 @@ def tell_waiting(
         run.out.warning(f"the list is {lag} records behind the log: is `tracklog route` running?")
     if run.as_json:
         rows = [row_of(one) for one in page.rows]
-        run.out.json({name: rows, "next": page.next, "total": page.total, "lag": lag})
+        run.out.json({name: rows, "next": page.next, "total": page.total, "as_of": as_of(page), "lag": lag})
         return
     if not page.rows:
         run.out.text(f"no {name}" if page.total == 0 else f"no more {name}")
@@ -69,7 +69,7 @@ def _page(run: Run, kind: str, tenant: str | None, cursor: str | None, limit: in
             topic = settings.topic_names.events
             queue = Queue(client, settings.prefix, log.partition_count(topic))
             page = queue.page(kind, tenant=tenant, cursor=cursor, limit=limit)
-            return page, lag_of(log, topic, queue.as_of())
+            return page, lag_of(log, topic, page.as_of)
     except (StoreUnavailable, StackError) as error:
         run.out.warning(f"the whole log is read, since Redis is not there: {error.message}")
     with opened_log(settings) as log:
