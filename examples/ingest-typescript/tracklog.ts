@@ -50,9 +50,8 @@ export class Recording {
       const answer = await fetch(this.where.url + path, { method: "POST", headers, body, signal }).catch(String);
       if (typeof answer !== "string") this.triesMax = TRIES_MAX;
       const text = typeof answer === "string" ? answer : await answer.text().catch(String);
-      try {
-        if (typeof answer !== "string" && answer.ok) return JSON.parse(text);
-      } catch {} // cut off: nobody knows, so it is sent again
+      if (typeof answer !== "string" && answer.ok)
+        try { return JSON.parse(text); } catch {} // cut off: nobody knows, so it is sent again
       if (typeof answer !== "string" && !answer.ok && !AGAIN.has(answer.status)) throw new Refused(text);
       if (tries >= this.triesMax) throw new Error(`no answer from ${this.where.url} after ${tries} tries: ${text}`);
       await new Promise((go) => setTimeout(go, Math.min(PAUSE_MS_MAX, 50 * 2 ** tries)));

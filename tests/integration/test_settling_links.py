@@ -36,7 +36,7 @@ async def doubted(api: Api) -> tuple[str, ScriptedModel]:
     with pytest.raises(PersonNeeded):
         await api.world.run(model)
     api.fold()
-    (waiting,) = api.services.queue.page(DOUBTED, tenant=None, cursor=None, limit=10).rows
+    (waiting,) = (await api.services.reader.waiting(DOUBTED, limit=10)).value.rows
     told = orjson.loads(message_of(waiting, "https://tracklog.example/").body)["data"]["answer_url"]
     return told.removeprefix("https://tracklog.example"), model
 

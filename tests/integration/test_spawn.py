@@ -141,8 +141,8 @@ async def test_a_cancel_reaches_children_and_their_children(works: Works, client
         await works.until(lambda: works.parked(ids[-1]) == "message")
         await works.client.cancel("plan-1", "no longer wanted")
         results = [await works.client.result(one, wait_s=10) for one in ids]
-        for parent in ids[:2]:  # the end of its child is told to it, which has ended
-            await works.until(lambda parent=parent: "InboxRefused" in works.names(parent))
+        # and the end of each child was told to its parent, which had ended
+        await works.until(lambda: all("InboxRefused" in works.names(parent) for parent in ids[:2]))
     assert [one.ending for one in results] == [Ending.CANCELLED] * 3
     assert list(refusals(works.new_log(), Topics())) == []
     assert "its parent was cancelled" in results[-1].reason

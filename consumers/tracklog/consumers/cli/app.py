@@ -63,13 +63,19 @@ Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 
 class LazyGroup(typer.core.TyperGroup):
     """Knows all commands by name and line; imports the module of the one that is called."""
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **named: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """Ends the process, also one whose call cannot be read: told as every other error is."""
         try:
-            ended = super().main(args, *rest, standalone_mode=False, **named)
+            ended = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except TyperException as error:
-            if not standalone_mode:
-                raise
             ended = error.exit_code
             if ends_with_help(error):
                 typer.echo(error.message, err=True)
@@ -80,9 +86,7 @@ class LazyGroup(typer.core.TyperGroup):
         except typer.Abort:  # a question whose answer did not come
             typer.echo("aborted", err=True)
             ended = 1
-        if standalone_mode:
-            sys.exit(ended or 0)
-        return ended
+        sys.exit(ended or 0)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import typer
 
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.waiting import Queue, WaitingPage, as_of, row_of, waiting_in_log
+from tracklog.consumers.read import Reader
+from tracklog.consumers.waiting import WaitingPage, row_of, waiting_in_log
 from tracklog.consumers.wiring import agenda_of, check_topic, lag_of, opened_log, opened_views
 from tracklog.infra.clock import SystemClock
 from tracklog.processors.agenda import Waiting
-from tracklog.schemas.errors import StackError, StoreUnavailable
+from tracklog.schemas.errors import NotFolded, StackError, StoreUnavailable
 
 __all__ = ["AGE_UNITS", "Cursor", "Limit", "Tenant", "age", "tell_waiting"]
 
@@ -41,7 +43,7 @@ def tell_waiting(
         run.out.warning(f"the list is {lag} records behind the log: is `tracklog route` running?")
     if run.as_json:
         rows = [row_of(one) for one in page.rows]
-        run.out.json({name: rows, "next": page.next, "total": page.total, "as_of": as_of(page), "lag": lag})
+        run.out.json({name: rows, "next": page.next, "total": page.total, "lag": lag})
         return
     if not page.rows:
         run.out.text(f"no {name}" if page.total == 0 else f"no more {name}")
@@ -66,12 +68,11 @@ def _page(run: Run, kind: str, tenant: str | None, cursor: str | None, limit: in
     settings = run.settings
     try:
         with opened_views(settings, agenda_of) as (log, client):
-            topic = settings.topic_names.events
-            queue = Queue(client, settings.prefix, log.partition_count(topic))
-            page = queue.page(kind, tenant=tenant, cursor=cursor, limit=limit)
-            return page, lag_of(log, topic, page.as_of)
-    except (StoreUnavailable, StackError) as error:
-        run.out.warning(f"the whole log is read, since Redis is not there: {error.message}")
+            reader = Reader(client, prefix=settings.prefix)
+            page = asyncio.run(reader.waiting(kind, tenant=tenant, cursor=cursor, limit=limit))
+            return page.value, lag_of(log, settings.topic_names.events, page.as_of.positions)
+    except (StoreUnavailable, NotFolded, StackError) as error:
+        run.out.warning(f"the whole log is read, since Redis does not have it: {error.message}")
     with opened_log(settings) as log:
         check_topic(log, settings)
         return waiting_in_log(log, settings.topic_names, kind, tenant=tenant, cursor=cursor, limit=limit), 0
