@@ -8,9 +8,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from tracklog.consumers.cli.app import app
-from tracklog.infra.topic_admin import apply
 from tracklog.infra.log.open import open_log
 from tracklog.infra.settings import load_settings
+from tracklog.infra.topic_admin import apply
 
 runner = CliRunner()
 

@@ -7,7 +7,6 @@ writer, and waited for in the view. It stays in the log, where nothing is ever r
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Final, NamedTuple
 
 from tracklog.consumers.read import Reader
@@ -61,35 +60,38 @@ async def write(settings: Settings, log: Log, entropy: Entropy) -> Written:
         return Written(trajectory_id, partition, first, (started.hash, ended.hash), producer.level)
 
 
-def read_back(settings: Settings, log: Log, written: Written) -> int:
-    """How many of its events the log gives back, which is all of them. Raises TamperedRecord when one is missing."""
+def read_back(settings: Settings, log: Log, written: Written) -> list[int]:
+    """The offsets of all its events, as the log gives them back. Raises TamperedRecord when one is missing."""
     topic, key = settings.topic_names.events, written.trajectory_id.encode()
     end = log.bounds(topic, written.partition).end
-    records = read_range(log, topic, written.partition, written.first, end)
-    found = [decode_event(one.key, one.value, one.headers).hash for one in records if one.key == key]
+    records = [one for one in read_range(log, topic, written.partition, written.first, end) if one.key == key]
+    found = {decode_event(one.key, one.value, one.headers).hash for one in records}
     missing = [digest.hex()[:12] for digest in written.hashes if digest not in found]
     if missing:
         raise TamperedRecord(
             f"{written.trajectory_id}: the log took events and does not give them back: {', '.join(missing)}",
             hint=f"look at partition {written.partition} from offset {written.first}: tracklog replay events",
         )
-    return len(found)
+    return [one.offset for one in records]
 
 
-def await_view(client: RedisClient, prefix: str, written: Written, clock: Clock, timeout_s: float) -> None:
-    """Returns when the view shows the trajectory as ended. Raises StoreError when it does not within `timeout_s`."""
+async def await_view(
+    client: RedisClient, prefix: str, written: Written, last_offset: int, clock: Clock, timeout_s: float
+) -> None:
+    """Returns when the view shows the trajectory as ended.
+
+    Raises ReadBehind when it does not within `timeout_s`, StoreError when nobody has begun to fold by then.
+    """
     deadline = clock.monotonic_s() + timeout_s
-    while not _shown(client, prefix, written.trajectory_id):
+    while await asyncio.to_thread(live_keys, client, prefix, trajectories.NAME) is None:
         if clock.monotonic_s() >= deadline:
-            raise StoreError(
-                f"the view does not show {written.trajectory_id} after {timeout_s:g} s",
-                hint="is `tracklog process` running on this log, prefix and Redis? tracklog projections list",
-            )
-        time.sleep(POLL_S)
-
-
-def _shown(client: RedisClient, prefix: str, trajectory_id: str) -> bool:
-    if live_keys(client, prefix, trajectories.NAME) is None:
-        return False
-    found = Reader(client, prefix=prefix).state(trajectory_id)
-    return found is not None and found.status == Ending.COMPLETED.value
+            break  # the reader says what is missing
+        await asyncio.sleep(POLL_S)
+    left_s = max(0.0, deadline - clock.monotonic_s())
+    reader = Reader(client, prefix=prefix).seeing({written.partition: last_offset}, wait_s=left_s)
+    found = (await reader.state(written.trajectory_id)).value
+    if found is None or found.status != Ending.COMPLETED.value:
+        raise StoreError(
+            f"the view has {written.trajectory_id} folded and shows it as {found.status if found else 'unknown'}",
+            hint="compare it with the log: tracklog verify --all --against redis",
+        )

@@ -41,18 +41,18 @@ def selftest(
     with opened_log(settings, make_topics=True) as log:
         check_writable(log, settings)
         written = asyncio.run(check.write(settings, log, SystemEntropy()))
-        events = check.read_back(settings, log, written)
+        offsets = check.read_back(settings, log, written)
         took_log_s = clock.monotonic_s() - began
-        run.out.note(f"{written.trajectory_id}: {events} events durable ({written.barrier}) and read back")
+        run.out.note(f"{written.trajectory_id}: {len(offsets)} events durable ({written.barrier}) and read back")
         if views:
             with opened_redis(settings) as client:
                 if folds_itself(settings):
                     projection_of(settings, log, client).loop.drain()
-                check.await_view(client, settings.prefix, written, clock, timeout)
+                asyncio.run(check.await_view(client, settings.prefix, written, offsets[-1], clock, timeout))
     told = {
         "trajectory_id": written.trajectory_id,
         "partition": written.partition,
-        "events": events,
+        "events": len(offsets),
         "barrier": written.barrier,
         "log_s": round(took_log_s, 3),
         "view_s": round(clock.monotonic_s() - began - took_log_s, 3) if views else None,
@@ -61,4 +61,4 @@ def selftest(
         run.out.json(told)
     else:
         seen = f", and the view shows it {told['view_s']} s later" if views else ""
-        run.out.text(f"ok: {events} events written and read back in {told['log_s']} s{seen}")
+        run.out.text(f"ok: {len(offsets)} events written and read back in {told['log_s']} s{seen}")
