@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tracklog.consumers.dispatch.attempt import Attempting, OpenCall, Report
+from tracklog.consumers.dispatch.ends import Ends
 from tracklog.consumers.dispatch.follow import Intended
 from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.consumers.dispatch.ledger import Ledger
@@ -105,6 +106,7 @@ class Dispatcher:
         self._inline_bytes_max = body_inline_bytes_max
         self.turns: Final = Turns(clock)
         self.pauses: Final = Pauses(log, topics, clock, told)
+        self._ends = Ends(log, topics.events)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
         self._poster = Poster(log, topics, clock=clock, framing=framing)
         self._partitions: dict[int, _Partition] = {}
@@ -277,13 +279,13 @@ class Dispatcher:
 
     async def is_open(self, call: OpenCall) -> bool:
         partition = self._at(call)
-        bounds = await asyncio.to_thread(self._log.bounds, self._topics.events, partition)
+        end = await self._ends.of(partition)
         deadline_s = self.clock.monotonic_s() + SEEN_S_MAX
         while call.open and not call.cancelled:
             if call.left_at is not None:
-                return await asyncio.to_thread(self._is_quiet, call, partition, call.left_at, bounds.end)
+                return await asyncio.to_thread(self._is_quiet, call, partition, call.left_at, end)
             owned = self._partitions.get(partition)
-            if owned is None or owned.position >= bounds.end:
+            if owned is None or owned.position >= end:
                 break
             left_s = deadline_s - self.clock.monotonic_s()
             if left_s <= 0:
