@@ -18,6 +18,7 @@
     |   +-- TopicMissing
     |   +-- TopicMismatch         a topic whose settings break a guarantee
     |   +-- OffsetTrimmed         the position asked for is no longer (or not yet) kept
+    |   +-- TrajectoryTrimmed     the beginning of a trajectory is no longer kept, and rests on it
     |   +-- ClientFatal           the client library gave up; the process must end     exit 70
     |   +-- AppendError           one append did not end well; see `definite`
     |       +-- RecordTooLarge    definite
@@ -154,6 +155,9 @@ class TopicMismatch(LogError): ...
 
 
 class OffsetTrimmed(LogError): ...
+
+
+class TrajectoryTrimmed(LogError): ...
 
 
 class ClientFatal(LogError):
