@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.memory_logs import memory_log
 from tracklog.consumers.dispatch.ends import Ends
-from tracklog.infra.log.memory import MemoryLog
+from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import append_and_wait
 from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.topics import Topics
@@ -21,7 +21,7 @@ TOPIC = Topics().events
 class SlowEnds:
     """Hands each question on when it is told to."""
 
-    def __init__(self, log: MemoryLog) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self.asked: list[set[int]] = []
         self.away = False

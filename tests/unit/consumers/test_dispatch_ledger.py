@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from tests.support.memory_logs import memory_log
+from tests.support.memory_logs import make_topics, memory_log
 from tracklog.consumers.dispatch.ledger import Ledger
 from tracklog.infra.clock import SystemClock
-from tracklog.infra.log.memory import MemoryLog
+from tracklog.infra.log.memory import MemoryLog, MemoryStore
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.schemas.envelope import LedgerEnvelope
 from tracklog.schemas.ledger import Attempt
@@ -48,9 +48,9 @@ class WatchedLog(MemoryLog):
 
 async def test_a_bid_is_read_back_up_to_where_it_lies_and_a_loser_sees_who_was_first() -> None:
     # given somebody else's bid for the slot, which nobody here has read
-    store = memory_log(1).store
-    topic = Topics().attempts
+    store, topic = MemoryStore(), Topics().attempts
     logs = [WatchedLog(store, now_ms=lambda: 1) for _ in range(2)]
+    make_topics(logs[0], "tracklog", 1)
     first, second = (Ledger(log, topic, clock=SystemClock()) for log in logs)
     envelopes = [
         LedgerEnvelope(
