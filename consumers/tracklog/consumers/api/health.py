@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import HTTPException
 
 from tracklog.consumers.api.routes import Has, resource
@@ -18,10 +20,10 @@ def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz")
-def readyz(has: Has) -> dict[str, str]:
+async def readyz(has: Has) -> dict[str, str]:
     """Log and Redis answer, and the tokens file can be read. 503 when one does not."""
     if has.tokens is not None and has.tokens.problem:
         raise HTTPException(503, f"tokens are as they were before: {has.tokens.problem}")
-    has.log.ping(2.0)
-    has.reader.live()
+    await asyncio.to_thread(has.log.ping, 2.0)
+    await has.reader.as_of()
     return {"status": "ready"}
