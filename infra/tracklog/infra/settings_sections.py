@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
+from tracklog.infra.settings_health import HealthSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
@@ -307,6 +308,7 @@ class Settings(Section):
     webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     registry: RegistrySettings = RegistrySettings()
+    health: HealthSettings = HealthSettings()
 
     @model_validator(mode="before")
     @classmethod

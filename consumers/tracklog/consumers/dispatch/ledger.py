@@ -66,6 +66,12 @@ class Ledger:
         self._answered: dict[int, int] = {}
         self.foreign_records = 0
 
+    @property
+    def slots(self) -> int:
+        """Slots that are taken, of the calls that are followed."""
+        with self._lock:
+            return sum(len(row.slots) for rows in self._rows.values() for row in rows.values())
+
     def own(
         self, partition: int, rows: Mapping[bytes, Row], position: int, unsaved: Collection[bytes] = frozenset()
     ) -> None:
