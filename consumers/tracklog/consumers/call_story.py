@@ -17,6 +17,7 @@ from tracklog.consumers.dispatch.slots import EMPTY, Row, entered
 from tracklog.consumers.summary import body_text, one_line, summary
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
 from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.trimmed import check_beginning
 from tracklog.producers.lineage import origin_of
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox, ledger
@@ -57,6 +58,7 @@ def call_story(log: Log, topics: Topics, trajectory_id: str, call_id: str) -> Ca
     while wanted is not None:
         found = timeline(wanted, records_of(log, topics.events, wanted))
         if not found.entries:
+            check_beginning(log, topics.events, wanted)
             raise InputError(f"no trajectory {wanted!r} in {topics.events}", hint="see: tracklog list")
         accepted = [entry.event for entry in found.entries if entry.event is not None and entry.accepted]
         had = [event.body for event in accepted if event.envelope.seq <= until]

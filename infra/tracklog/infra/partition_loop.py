@@ -21,6 +21,7 @@ from typing import Final, Protocol, TypeVar
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import GroupListener, GroupMember, Log, Record
+from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.infra.partition_loop_progress import Progress
 from tracklog.infra.settings_sections import LoopSettings
 from tracklog.schemas.errors import (
@@ -217,21 +218,12 @@ class PartitionLoop:
         try:
             return self._patiently(lambda: source.poll(max_records, timeout_s))
         except OffsetTrimmed:
-            if not self._pass_trimmed(source):
+            passed = pass_trimmed(self._log, self._topic, source, list(self.positions))
+            if not passed:
                 raise
+            for partition, offsets in passed.items():
+                self._count_trimmed(partition, offsets)
             return []
-
-    def _pass_trimmed(self, source: Source) -> bool:
-        """Goes on at the first offset kept, where a prefix was deleted under the position; False if none was."""
-        passed = False
-        for partition in list(self.positions):
-            first = self._log.bounds(self._topic, partition).first
-            behind = first - source.position(partition)
-            if behind > 0:
-                self._count_trimmed(partition, behind)
-                source.seek(partition, first)
-                passed = True
-        return passed
 
     def _count_trimmed(self, partition: int, offsets: int) -> None:
         self.trimmed[partition] = self.trimmed.get(partition, 0) + offsets

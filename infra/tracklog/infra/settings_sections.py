@@ -2,7 +2,7 @@
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
 bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module,
-`settings_roles` and `settings_http`.
+`settings_roles`, `settings_http` and `settings_cold`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
+from tracklog.infra.settings_cold import ColdSettings
 from tracklog.infra.settings_health import HealthSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
@@ -307,6 +308,7 @@ class Settings(Section):
     oidc: OidcSettings = OidcSettings()
     webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
+    cold: ColdSettings = ColdSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
 
@@ -320,6 +322,7 @@ class Settings(Section):
         home = filled.get("home", HOME_DEFAULT)
         _fill(filled, "log", url=f"sqlite:{home}/log.db")
         _fill(filled, "blobs", url=f"{home}/blobs")
+        _fill(filled, "cold", url=f"{home}/cold")
         _fill(filled, "checkpoints", workspaces=f"{home}/workspaces")
         log = filled["log"]
         log_url = log.url if isinstance(log, LogSettings) else log["url"] if isinstance(log, Mapping) else ""

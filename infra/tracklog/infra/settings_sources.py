@@ -27,6 +27,7 @@ _SERVICE_LINK = re.compile(
 _OPEN_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka": ("kafka", "options"),
     "blobs.options": ("blobs", "options"),
+    "cold.options": ("cold", "options"),
     "oidc.roles": ("oidc", "roles"),
 }
 """Tables whose keys belong to others: client libraries, providers. Nested TOML tables in them are dotted names."""

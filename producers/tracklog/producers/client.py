@@ -23,7 +23,8 @@ import orjson
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log
+from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.infra.log.trimmed import beginning_trimmed, pass_trimmed
 from tracklog.producers.bodies import body_of, whole_text
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, successor_of
 from tracklog.producers.post import Poster
@@ -39,7 +40,7 @@ from tracklog.producers.whereabouts import (
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.codec import Framing, decode_event, single_object
-from tracklog.schemas.errors import ForeignRecord, InputError, NotDone, TaskFailed
+from tracklog.schemas.errors import ForeignRecord, InputError, NotDone, OffsetTrimmed, TaskFailed
 from tracklog.schemas.fold import fold
 from tracklog.schemas.given import checked
 from tracklog.schemas.head import Verdict
@@ -224,7 +225,7 @@ class Client:
         with closing(self._log.reader(topic, {partition: bounds.first})) as reader:
             while ended is None:
                 behind = reader.position(partition) < bounds.end
-                for record in reader.poll(1000, POLL_S if behind or wait_s else 0.0):
+                for record in self._polled(reader, partition, POLL_S if behind or wait_s else 0.0):
                     if record.key != key:
                         continue
                     try:
@@ -235,8 +236,18 @@ class Client:
                     if judgement.verdict is Verdict.ACCEPTED and isinstance(event.body, ev.TaskEnded):
                         ended = event.body
                 if ended is None and time.monotonic() > until_s and reader.position(partition) >= bounds.end:
+                    if bounds.first > 0 and not state.events:
+                        raise beginning_trimmed(topic, partition, bounds.first, trajectory_id)
                     raise _not_done(state)
         return state, ended
+
+    def _polled(self, reader: Reader, partition: int, wait_s: float) -> list[Record]:
+        try:
+            return reader.poll(1000, wait_s)
+        except OffsetTrimmed:
+            if not pass_trimmed(self._log, self._topics.events, reader, [partition]):
+                raise
+            return []
 
     def _whole(self, body: Body) -> str:
         if body.whole:

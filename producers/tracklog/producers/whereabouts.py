@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import check_beginning
 from tracklog.schemas.codec import decode_event, decode_inbox
 from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded, TrajectoryFaulty
 from tracklog.schemas.fold import fold
@@ -45,7 +46,7 @@ class Whereabouts(NamedTuple):
 def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str, Whereabouts]:
     """Where each of them stands: one scan of every partition they lie in. Blocks; raises what reading a range raises.
 
-    Raises InputError for one of which nobody knows anything.
+    Raises TrajectoryTrimmed for one of which nothing is found in a log whose beginning was trimmed.
     """
     by_partition: dict[int, dict[bytes, State]] = defaultdict(dict)
     partitions = log.partition_count(topics.events)
@@ -57,6 +58,9 @@ def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str
         _fold(log, topics.events, partition, states)
         missing = {key for key, state in states.items() if state.task is None}
         submitted = _submitted(log, topics.inbox, partition, missing) if missing else set()
+        for state in states.values():
+            if not state.events and state.trajectory_id.encode() not in submitted:
+                check_beginning(log, topics.events, state.trajectory_id)
         found.update({state.trajectory_id: Whereabouts(state, key in submitted) for key, state in states.items()})
     return found
 

@@ -21,6 +21,7 @@ from tracklog.consumers.summary import cut, money, one_line
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
 from tracklog.consumers.ways_out import ways_out
 from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views
+from tracklog.infra.log.trimmed import check_beginning
 from tracklog.schemas.errors import InputError, StoreError
 from tracklog.schemas.state import State, dump_state
 
@@ -62,6 +63,9 @@ def show(
             source, found = "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))
     else:
         source, found = _warm(run, topic, trajectory_id)
+    if not found.state.events:
+        with opened_log(run.settings) as log:
+            check_beginning(log, topic, trajectory_id)
     if not found.entries:
         raise InputError(f"no trajectory {trajectory_id!r} in {topic}", hint="see: tracklog list")
     if run.as_json:

@@ -84,7 +84,7 @@ class Desk(Protocol):
         """Whether this start of the process holds the slot."""
 
     async def is_open(self, call: OpenCall) -> bool:
-        """Whether the call has no result and its trajectory no cancel, at the present end of the events.
+        """Whether the call has no result at the present end of the events; `call.cancelled` is as they say it too.
 
         False as well for one that was let go of, when anything was said of its trajectory since.
         """
@@ -223,7 +223,8 @@ class Attempting:
         again = self._won != step.slot
         if again and self._sends:
             await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
-        if not await self._desk.is_open(self._call) and not (self._call.open and self._rests_on_its_key):  # [K03]
+        is_open = await self._desk.is_open(self._call)  # [K03]
+        if not is_open or (self._call.cancelled and not self._rests_on_its_key):
             return await self._let_go()
         readonly = self._call.intent.effect is Effect.READONLY
         self._won, self._sends = None, self._sends + (1 if again and not readonly else 0)

@@ -289,7 +289,7 @@ class Dispatcher:
         partition = self._at(call)
         bounds = await asyncio.to_thread(self._log.bounds, self._topics.events, partition)
         deadline_s = self.clock.monotonic_s() + SEEN_S_MAX
-        while call.open and not call.cancelled:
+        while call.open:
             if call.left_at is not None:
                 return await asyncio.to_thread(self._is_quiet, call, partition, call.left_at, bounds.end)
             owned = self._partitions.get(partition)
@@ -300,7 +300,7 @@ class Dispatcher:
                 raise LogUnavailable(f"events of partition {partition} were not read to their end in {SEEN_S_MAX:g} s")
             with suppress(TimeoutError):
                 await asyncio.wait_for(owned.moved.wait(), left_s)
-        return call.open and not call.cancelled
+        return call.open
 
     def _is_quiet(self, call: OpenCall, partition: int, start: int, end: int) -> bool:
         """Whether nothing was said of the call's trajectory there."""

@@ -16,6 +16,7 @@ from tracklog.consumers.dispatch.kept import Standing
 from tracklog.consumers.dispatch.slots import EMPTY, Row, entered
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.producers.post import append_once, append_surely
 from tracklog.schemas.codec import Framing, decode_ledger, encode_record, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
@@ -201,19 +202,10 @@ class Ledger:
             try:
                 records += reader.poll(POLL_RECORDS_MAX, POLL_S)
             except OffsetTrimmed:
-                if not self._pass_trimmed(reader):
+                # what was trimmed belongs to calls that have their result
+                if not pass_trimmed(self._log, self._topic, reader, list(self._positions)):
                     raise
         return records
-
-    def _pass_trimmed(self, reader: Reader) -> bool:
-        """Goes on at the first entry that is kept: what was trimmed belongs to calls that have their result."""
-        passed = False
-        for one in list(self._positions):
-            first = self._log.bounds(self._topic, one).first
-            if reader.position(one) < first:
-                reader.seek(one, first)
-                passed = True
-        return passed
 
     def _keep(self, record: Record) -> None:
         rows = self._rows.get(record.partition)
