@@ -107,7 +107,7 @@ async def test_each_route_refuses_a_query_parameter_that_it_does_not_have(api: A
         assert status == 422, route
         assert "'tennant'" in said["error"], route
     # and says which it has
-    assert "has tenant, status, cursor, limit" in api.ask("GET", "/trajectories?tennant=x")[1]["error"]
+    assert "it has tenant, status, tool" in api.ask("GET", "/trajectories?tennant=x")[1]["error"]
 
 
 async def test_each_route_knows_ids_with_slashes_when_they_are_encoded(api: Api) -> None:

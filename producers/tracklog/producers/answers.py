@@ -15,7 +15,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemClock
-from tracklog.infra.log.port import Log
+from tracklog.infra.log.port import Log, Position
 from tracklog.producers.edits import misfit
 from tracklog.producers.history import Histories
 from tracklog.producers.post import Poster
@@ -57,8 +57,9 @@ class Answers:
 
     async def settle(
         self, trajectory_id: str, call_id: str, *, person: str, happened: bool, output: str, reason: str = ""
-    ) -> None:
-        """Whether a call happened that nobody but a person can find out about; `output` is given to the model.
+    ) -> Position:
+        """Whether a call happened that nobody but a person can find out about; `output` is given to the model. Returns
+        where that is in the inbox topic.
 
         Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
         """
@@ -71,9 +72,9 @@ class Answers:
             output=Body.of(output, TEXT),
             reason=reason,
         )
-        await self._post(state, body, person)
+        return await self._post(state, body, person)
 
-    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> None:
+    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> Position:
         """Has a call done again that may have happened: twice, then. Raises as `settle`."""
         state, call = await self._escalated(trajectory_id, call_id)
         body = Settlement(
@@ -84,7 +85,7 @@ class Answers:
             output=Body.of("", TEXT),
             reason=reason,
         )
-        await self._post(state, body, person, {EXT_RETRY: "true"})
+        return await self._post(state, body, person, {EXT_RETRY: "true"})
 
     async def _escalated(self, trajectory_id: str, call_id: str) -> tuple[State, Call]:
         state = await self._state(trajectory_id)
@@ -107,7 +108,7 @@ class Answers:
         answer: str | None = None,
         arguments: str | None = None,
         request_hash: bytes | None = None,
-    ) -> None:
+    ) -> Position:
         """Approves a held call, denies it (`reason` is given to the model), answers in its place, or edits its
         `arguments` (a JSON object, all of them), which are then ruled on anew.
 
@@ -140,7 +141,7 @@ class Answers:
             answer=None if answer is None else Body.of(answer, TEXT),
             arguments=None if arguments is None else Body.of(arguments, JSON),
         )
-        await self._post(state, body, who.name, who.ext)
+        return await self._post(state, body, who.name, who.ext)
 
     def _check_request(
         self, call: str, state: State, request: Request, who: Approver, request_hash: bytes | None
@@ -175,10 +176,10 @@ class Answers:
     async def _state(self, trajectory_id: str) -> State:
         return (await self._histories.read(trajectory_id))[0]
 
-    async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> None:
+    async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> Position:
         said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]
         inbox_id = InboxId(source=f"{person}/{said}", seq=0)
-        await self._poster.post(state.trajectory_id, body, inbox_id=inbox_id, tenant=state.tenant, ext=ext)
+        return await self._poster.post(state.trajectory_id, body, inbox_id=inbox_id, tenant=state.tenant, ext=ext)
 
 
 def _check_words(choice: Choice, answer: str | None, arguments: str | None) -> None:
