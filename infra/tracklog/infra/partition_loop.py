@@ -180,8 +180,8 @@ class PartitionLoop:
                 )
 
     def _ends(self, partitions: Iterable[int] | None) -> dict[int, int]:
-        wanted = range(self._log.partition_count(self._topic)) if partitions is None else partitions
-        return {p: self._log.bounds(self._topic, p).end for p in wanted}
+        wanted = range(self._log.partition_count(self._topic)) if partitions is None else list(partitions)
+        return self._log.ends(self._topic, wanted)
 
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)

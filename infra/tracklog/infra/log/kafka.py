@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from tracklog.infra.log.kafka_admin import KafkaAdmin
@@ -65,6 +65,9 @@ class KafkaLog:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         return self._admin.bounds(topic, partition)
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return self._admin.ends(topic, partitions)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         return self._admin.offset_at(topic, partition, timestamp_ms)
