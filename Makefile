@@ -90,6 +90,7 @@ docs: setup ## Writes the generated pages anew.
 	$(PY) -m scripts.cli_doc
 	$(PY) -m scripts.events_doc
 	$(PY) -m scripts.lifecycle_doc
+	$(PY) -m scripts.chart_doc
 
 bench: setup ## Measures against the raw client and disk in the same run.
 	@echo "== benchmarks"

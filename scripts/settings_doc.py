@@ -30,8 +30,10 @@ Each value comes from the last of these that gives it:
 
 1. the default below;
 2. a TOML file: the flag `--config`, else `TRACKLOG_CONFIG`, else `tracklog.toml` where the command runs;
-3. the environment: `TRACKLOG_<SECTION>__<FIELD>`; short for addresses (`TRACKLOG_LOG` is `log.url`);
-4. flags of the command.
+3. files with secrets: in the folder that `TRACKLOG_SECRETS` names, each is named as a setting (`kafka.sasl.password`,
+   `redis.password`) and holds its value, as Kubernetes mounts a Secret;
+4. the environment: `TRACKLOG_<SECTION>__<FIELD>`; short for addresses (`TRACKLOG_LOG` is `log.url`);
+5. flags of the command.
 
 ```toml
 # tracklog.toml
@@ -48,7 +50,8 @@ sasl.mechanism = "SCRAM-SHA-512"
 ```
 
 An unknown name is an error that names it, where it was given, and the nearest known one. Times are in
-seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong in the environment;
+seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong into files with secrets, else
+into the environment;
 `tracklog doctor --json` prints all settings with secrets masked. `TRACKLOG_TEST_*` is for the test suite, and the
 variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are ignored.
 """

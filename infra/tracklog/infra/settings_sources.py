@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, the environment, flags. Each value knows who gave it."""
+"""Where settings come from: a TOML file, files with secrets, the environment, flags. Each value knows who gave it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ ENV_PREFIX: Final = "TRACKLOG_"
 CONFIG_ENV: Final = "TRACKLOG_CONFIG"
 CONFIG_NAME: Final = "tracklog.toml"
 CONFIG_BYTES_MAX: Final = 1024 * 1024
+SECRETS_ENV: Final = "TRACKLOG_SECRETS"
+SECRET_BYTES_MAX: Final = 64 * 1024
 
-_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|TEST_.*)\Z")
+_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|SECRETS|TEST_.*)\Z")
 _SERVICE_LINK = re.compile(
     r"TRACKLOG_(\w*[^_]_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)\Z"
 )
@@ -59,6 +61,38 @@ def from_file(path: Path) -> list[Given]:
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
     return [_placed(dotted, value, f"{path}: {dotted}", dotted) for dotted, value in _leaves(tree, "")]
+
+
+def from_secrets(folder: Path) -> list[Given]:
+    """Reads a folder in which each file is named as a setting (`kafka.sasl.password`) and holds its value.
+
+    That is how Kubernetes mounts a Secret. A newline at the end is no part of a value; names that begin with a dot
+    are the mount's own. Raises SettingsError that names the file, never what is in it.
+    """
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise SettingsError(
+            f"{folder}: cannot read the folder of secrets: {error.strerror}",
+            hint=f"unset {SECRETS_ENV} or name another folder",
+        ) from error
+    return [_placed(path.name, _secret_of(path), str(path), path.name) for path in files]
+
+
+def _secret_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(SECRET_BYTES_MAX + 1)
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot read this secret: {error.strerror}", hint="see who owns the file, and its mode"
+        ) from error
+    if len(data) > SECRET_BYTES_MAX:
+        raise SettingsError(f"{path}: a secret is larger than {SECRET_BYTES_MAX} bytes")
+    try:
+        return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
 
 
 def from_environ(environ: Mapping[str, str]) -> list[Given]:

@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "quarantine": ("quarantine", "Look at records that are no events."),
     "topics": ("topics", "Create and check the topics."),
     "stack": ("stack", "Start and stop a local Kafka and Redis."),
+    "selftest": ("selftest", "Write a small trajectory, and see that it comes back."),
     "doctor": ("doctor", "Check that everything needed is there and sound."),
 }
 """Command -> its module here, and its line in the help."""
