@@ -25,6 +25,7 @@ from tracklog.consumers.api import (
     tasks,
     trajectories,
 )
+from tracklog.consumers.api.counting import Counted
 from tracklog.consumers.api.errors import ANSWERS, answer_of, said
 from tracklog.consumers.api.forms import refused
 from tracklog.consumers.api.limits import BodyLimit
@@ -54,6 +55,8 @@ def make_app(services: Services, *, body_bytes_max: int) -> FastAPI:
     app.state.services = services
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     app.add_middleware(EncodedSegments)
+    if services.counting is not None:
+        app.add_middleware(Counted, counting=services.counting, clock=services.clock)
     app.add_exception_handler(TracklogError, _told)
     app.add_exception_handler(StarletteError, _refused)
     app.add_exception_handler(RequestValidationError, _unfit)
