@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
@@ -20,7 +21,7 @@ STREAM_S_MAX: Final = 3600.0
 """The life of a stream; its client connects again and goes on."""
 
 
-class ServerSent(Response):
+class ServerSent(Response, ABC):
     """Sends what `frames` gives until that ends, the client has left, or the server goes away.
 
     A client that takes nothing for SEND_S_MAX is let go of, with what is buffered for it: what the server's own buffer
@@ -34,9 +35,9 @@ class ServerSent(Response):
         del self.headers["content-length"]
         self._stopping = stopping
 
+    @abstractmethod
     def frames(self) -> AsyncGenerator[bytes, None]:
         """What to send next; b"" when nothing came for a moment."""
-        raise NotImplementedError
 
     def beat(self) -> bytes:
         """A sign of life."""
