@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,7 +11,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, chosen
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import stop_at_signals, stopped_by_signals, tell_outage
 from tracklog.consumers.wiring import check_writable, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
@@ -72,7 +70,7 @@ def process(
             run.out.note(f"folding {run.settings.topic_names.events} in the Faust app {work.group}; stop with Ctrl-C")
             asyncio.run(_on_faust(FaustRun(work, log, run.settings, web_port=web_port)))
             return
-        stop = _stopped_by_signals()
+        stop = stopped_by_signals()
         if once:
             positions = work.drain(stop)
         else:
@@ -83,14 +81,6 @@ def process(
 
 async def _on_faust(on_faust: FaustRun) -> None:
     await run_on_faust(on_faust, stop_at_signals())
-
-
-def _stopped_by_signals() -> threading.Event:
-    """SIGTERM and Ctrl-C end the loop between two batches, so that the group hears of it."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _tell(run: Run, positions: dict[int, int]) -> None:
