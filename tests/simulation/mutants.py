@@ -52,6 +52,7 @@ KILLERS: Final[dict[str, int]] = {
     "trimmed below the last Done [K07]": 353,
     "trimmed while every call has a Done [K06]": 659,
     "the events are not read before the send [K03, K08]": 2,
+    "the events are not read before a cancelled call is sent [K03]": 14776,
     "a tool in the process runs before its intent was read back [Z02]": 10,
     "the last report is believed for all [W05]": 137,
     "the inbox is taken by what is known [Y03]": 35,

@@ -15,7 +15,7 @@ from tests.simulation.trimming import Trimmer, hash_of
 from tests.simulation.truth import TOPICS
 from tracklog.consumers.dispatch import attempt, ledger, partitions
 from tracklog.consumers.dispatch.attempt import Attempting, Report
-from tracklog.consumers.dispatch.dispatcher import Dispatcher
+from tracklog.consumers.dispatch.dispatcher import SEEN_S_MAX, Dispatcher
 from tracklog.consumers.dispatch.follow import Followed, Intended, follow
 from tracklog.consumers.dispatch.plan import Do, Known, Step, next_step
 from tracklog.consumers.dispatch.slots import Row, entered
@@ -227,7 +227,25 @@ def _unknown_is_there() -> Iterator[None]:
 
 
 async def _open_as_known(self: Any, call: Any) -> bool:
-    return bool(call.open and not call.cancelled)
+    return bool(call.open)
+
+
+@contextmanager
+def _cancelled_is_read_enough() -> Iterator[None]:
+    """Whoever learns of a cancel reads no further: it does not see a result that comes behind it."""
+
+    async def hasty(self: Any, call: Any) -> bool:
+        partition = self._at(call)
+        end = (await asyncio.to_thread(self._log.bounds, TOPICS.events, partition)).end
+        while call.open and not call.cancelled:
+            owned = self._partitions.get(partition)
+            if owned is None or owned.position >= end:
+                break
+            await asyncio.wait_for(owned.moved.wait(), SEEN_S_MAX)
+        return bool(call.open)
+
+    with patch.object(Dispatcher, "is_open", hasty):
+        yield
 
 
 @contextmanager
@@ -366,6 +384,7 @@ DISPATCH: Final[dict[str, Mutant]] = {
     "a cancel without a slot [X13]": _plan(_cancels_without_a_slot),
     "the owner itself ends a cancelled call [X13]": _owner_cancels,
     "the events are not read before the send [K03, K08]": _events_not_read,
+    "the events are not read before a cancelled call is sent [K03]": _cancelled_is_read_enough,
     "the ledger is compacted by call [K01]": _compacts(hash_of),
     "the ledger is compacted by call and slot [K02]": _compacts(_call_and_slot),
     "trimmed by events that were read before the ledger's end [K05]": lambda: patch.object(

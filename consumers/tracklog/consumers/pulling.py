@@ -23,6 +23,7 @@ from tracklog.consumers.verify import Verification
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record, TopicInfo
+from tracklog.infra.log.trimmed import check_beginning
 from tracklog.producers.lineage import ORIGINS_MAX, origin_of
 from tracklog.schemas.audit_report import Finding
 from tracklog.schemas.codec import decode_inbox, decode_ledger
@@ -140,6 +141,7 @@ def _lineage(source: Log, topics: Topics, trajectory_id: str, progress: Progress
             raise InputError(f"trajectory {trajectory_id!r} has more than {ORIGINS_MAX} origins, one after another")
         part = _read(source, topics, wanted, progress)
         if all(entry.event is None for entry in part.events.entries):
+            check_beginning(source, topics.events, wanted)
             hint = f"{parts[-1].trajectory_id!r} was forked from it" if parts else "see: tracklog list"
             raise InputError(f"no trajectory {wanted!r} in {topics.events}", hint=hint)
         parts.append(part)

@@ -9,10 +9,11 @@ from tracklog.consumers.event_json import event_map, foreign_map, without_none
 from tracklog.consumers.where import Where
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.infra.log.ranges import read_range, resolve_range
+from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.schemas.codec import Event, decode_event
-from tracklog.schemas.errors import ForeignRecord, RangeError
+from tracklog.schemas.errors import ForeignRecord, OffsetTrimmed, RangeError
 from tracklog.schemas.fold import fold
 from tracklog.schemas.state import State
 
@@ -135,12 +136,21 @@ def follow(
     try:
         while deadline is None or clock.monotonic_s() < deadline:
             left = FOLLOW_POLL_S if deadline is None else min(FOLLOW_POLL_S, deadline - clock.monotonic_s())
-            for record in reader.poll(FOLLOW_RECORDS, max(0.0, left)):
+            for record in _polled(log, topic, reader, ranges, max(0.0, left)):
                 replayed = _decoded(record)
                 if wanted.passes(replayed):
                     yield replayed
     finally:
         reader.close()
+
+
+def _polled(log: Log, topic: str, reader: Reader, ranges: Sequence[Range], wait_s: float) -> list[Record]:
+    try:
+        return reader.poll(FOLLOW_RECORDS, wait_s)
+    except OffsetTrimmed:
+        if not pass_trimmed(log, topic, reader, [one.partition for one in ranges]):
+            raise
+        return []
 
 
 def states_at_end(log: Log, topic: str, ranges: Sequence[Range], wanted: Filter) -> Iterator[State]:

@@ -27,6 +27,7 @@ import orjson
 from tracklog.infra.clock import Clock, SystemClock
 from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.infra.log.ranges import resolve_range
+from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord, OffsetTrimmed, RangeError
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
@@ -137,11 +138,8 @@ def _poll(log: Log, topic: str, reader: Reader, partitions: Mapping[int, int], w
     try:
         return reader.poll(POLL_RECORDS_MAX, wait_s)
     except OffsetTrimmed:
-        behind = [(p, first) for p in partitions if (first := log.bounds(topic, p).first) > reader.position(p)]
-        if not behind:
+        if not pass_trimmed(log, topic, reader, partitions):
             raise
-        for partition, first in behind:
-            reader.seek(partition, first)
         return []
 
 

@@ -34,8 +34,13 @@ _CLIENT_OPTIONS: Final = frozenset(
 class BlobObjects:
     """S3, GCS or memory, by obstore. A put is durable when the service has answered."""
 
-    def __init__(self, url: str, options: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, str], timeout_s: float, *, what: str = "blob", section: str = "blobs"
+    ) -> None:
+        """`what` and `section` are the words of its errors."""
         self._url = url
+        self._what = what
+        self._section = section
         self._store = _object_store(url, options, timeout_s)
 
     def read(self, key: str, bytes_max: int) -> bytes | None:
@@ -76,6 +81,24 @@ class BlobObjects:
             raise self._error("read", key, error) from error
         return True
 
+    def refuses_second(self, key: str) -> bool:
+        """Whether the store refuses to write a key that is there: what commits of several writers rest on.
+
+        Writes the key, twice. Raises BlobError when the store cannot be used at all.
+        """
+        from obstore import exceptions, put
+
+        try:
+            for _ in range(2):
+                put(self._store, key, key.encode(), mode="create", use_multipart=False)
+        except exceptions.AlreadyExistsError:
+            return True
+        except exceptions.NotSupportedError:
+            return False
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("write", key, error) from error
+        return False
+
     def _overwrite(self, key: str, data: bytes, attributes: dict[str, str] | None) -> None:
         from obstore import exceptions, put
 
@@ -86,8 +109,8 @@ class BlobObjects:
 
     def _error(self, verb: str, key: str, error: Exception) -> BlobError:
         return BlobError(
-            f"cannot {verb} blob {key} in {self._url}: {_first_line(error)}",
-            hint="check the address, [blobs.options] and the credentials",
+            f"cannot {verb} {self._what} {key} in {self._url}: {_first_line(error)}",
+            hint=f"check the address, [{self._section}.options] and the credentials",
         )
 
 

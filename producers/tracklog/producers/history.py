@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Position, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import check_beginning
 from tracklog.producers.snapshot import Recall
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord
@@ -41,9 +42,13 @@ def started_of(events: Iterable[Event]) -> TaskStarted | None:
 def read_history(log: Log, topic: str, trajectory_id: str) -> Folded:
     """(state, accepted events with their positions), to the present end of the partition.
 
-    Scans the partition: Kafka cannot read one key. Blocks; raises what reading a range raises.
+    Scans the partition: Kafka cannot read one key. Blocks; raises what reading a range raises, and TrajectoryTrimmed
+    when nothing of it is accepted in a log whose beginning was trimmed.
     """
-    return read_histories(log, topic, (trajectory_id,))[trajectory_id]
+    found = read_histories(log, topic, (trajectory_id,))[trajectory_id]
+    if not found[1]:
+        check_beginning(log, topic, trajectory_id)
+    return found
 
 
 def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[str, Folded]:
@@ -77,6 +82,8 @@ class Histories:
         async with self._reading:
             if not asked.done():
                 await self._answer()
+        if not asked.result()[1]:
+            await asyncio.to_thread(check_beginning, self._log, self._topic, trajectory_id)
         return asked.result()
 
     async def _answer(self) -> None:

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Bounds, Log, Record
+from tracklog.infra.log.port import Bounds, Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.schemas.codec import decode_inbox
-from tracklog.schemas.errors import ForeignRecord
+from tracklog.schemas.errors import ForeignRecord, OffsetTrimmed
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.values import InboxId, Ref
 
@@ -120,11 +121,19 @@ class LogMailbox:
             self._bounds()
         reader = self._log.reader(self._topic, {self._partition: self._next})
         try:
-            records = reader.poll(POLL_RECORDS_MAX, timeout_s)
+            records = self._polled(reader, timeout_s)
             self._next = max(self._next, reader.position(self._partition))
         finally:
             reader.close()
         return [one for record in records if (one := self._mine(record)) is not None]
+
+    def _polled(self, reader: Reader, timeout_s: float) -> list[Record]:
+        try:
+            return reader.poll(POLL_RECORDS_MAX, timeout_s)
+        except OffsetTrimmed:  # only what was taken is trimmed
+            if not pass_trimmed(self._log, self._topic, reader, [self._partition]):
+                raise
+            return []
 
     def _bounds(self) -> Bounds:
         """Of the own partition, which the first question finds."""

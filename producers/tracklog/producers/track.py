@@ -43,6 +43,12 @@ class Track:
     def recording(self) -> bool:
         return self._history is not None
 
+    @property
+    def begins(self) -> bool:
+        """Whether its first event is known: it was folded from it on, or it is among what is kept."""
+        with self._lock:
+            return self.state.events > 0 or any(_is_first(record) for record in self._kept)
+
     def history(self) -> list[Accepted]:
         """The accepted events up to the state, of a track that records; without what a shortcut left out."""
         with self._lock:
@@ -121,6 +127,13 @@ class Track:
         """Whether this event can never be accepted any more: its epoch is over, or its seq is taken."""
         head = self.state.head
         return not self.accepted(seq, digest) and (head.epoch > epoch or head.seq >= seq)
+
+
+def _is_first(record: Record) -> bool:
+    try:
+        return decode_event(record.key, record.value, record.headers).envelope.seq == 0
+    except ForeignRecord:
+        return False
 
 
 def _position(record: Record) -> Position:

@@ -18,9 +18,10 @@ from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import beginning_trimmed, pass_trimmed
 from tracklog.producers.spans import NOWHERE, Index, Span, Spans, grown, joined
 from tracklog.producers.track import Track
-from tracklog.schemas.errors import LogUnavailable
+from tracklog.schemas.errors import LogUnavailable, OffsetTrimmed, TrajectoryTrimmed
 from tracklog.schemas.state import State
 
 POLL_RECORDS_MAX: Final = 5000
@@ -45,6 +46,10 @@ class LogView:
         self._spans = Spans()
         self._indices: deque[tuple[int, Index | None]] = deque()
         self._partitions = 0
+        self._firsts: dict[int, int] = {}
+        """The first offset kept of each partition that was scanned, as it was then."""
+        self._lost: set[bytes] = set()
+        """Followed while something of their partitions was trimmed before it was read."""
         self._reader: Reader | None = None
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -59,7 +64,8 @@ class LogView:
 
         The first call for a trajectory scans its partition once, for all that asked at the same time.
         A log that does not answer is asked again until the bound runs out, so that a leader may change
-        meanwhile; then LogUnavailable. Raises TopicMissing, OffsetTrimmed, ClientFatal at once.
+        meanwhile; then LogUnavailable. Raises TopicMissing, ClientFatal at once, and TrajectoryTrimmed for one whose
+        beginning may have been trimmed: nobody can tell then whether it is new or has ended.
         """
         answer: asyncio.Future[Tracks] = self._loop.create_future()
         self._requests.put((frozenset(trajectory_ids), record, answer))
@@ -135,7 +141,15 @@ class LogView:
             except Exception as error:  # noqa: BLE001 - whatever it was, those who wait must hear of it
                 return self._fail(waiting, error)
         for asked, _, answer in waiting:
-            self._settle(answer, {one: tracks[one] for one in asked}, None)
+            lost = next((one for one in sorted(asked) if one not in tracks), None)
+            if lost is None:
+                self._settle(answer, {one: tracks[one] for one in asked}, None)
+            else:
+                self._settle(answer, None, self._trimmed(lost))
+
+    def _trimmed(self, trajectory_id: str) -> TrajectoryTrimmed:
+        partition = partition_of(trajectory_id.encode(), self._partitions)
+        return beginning_trimmed(self._topic, partition, self._firsts.get(partition, 0), trajectory_id)
 
     def _fail(self, waiting: list[Request], error: Exception) -> None:
         for _, _, answer in waiting:
@@ -175,19 +189,31 @@ class LogView:
             self._scan(partition, fresh, reader.position(partition))
             self._tracks.update(fresh)
         self._catch_up(reader, {partition_of(one.encode(), self._partitions) for one in ids}, deadline)
+        for one in [one for one in ids if self._is_cut(one)]:
+            del tracks[one]
+            self.forget(one)
         return tracks
+
+    def _is_cut(self, trajectory_id: str) -> bool:
+        """Whether its beginning may have been trimmed: nobody then knows how it stands, and a claim of one that has
+        ended would look accepted."""
+        key = trajectory_id.encode()
+        track = self._tracks.get(key)
+        trimmed = self._firsts.get(partition_of(key, self._partitions), 0) > 0
+        return key in self._lost or track is None or (trimmed and not track.begins)
 
     def _follow(self) -> Reader:
         """The reader over all partitions, from their ends at the first request on."""
         if self._reader is None:
             self._partitions = self._log.partition_count(self._topic)
-            ends = {p: self._log.bounds(self._topic, p).end for p in range(self._partitions)}
+            ends = self._log.ends(self._topic, range(self._partitions))
             self._reader = self._log.reader(self._topic, ends)
         return self._reader
 
     def _scan(self, partition: int, tracks: Mapping[bytes, Track], until: int) -> None:
         """What is before the shared reader, for trajectories that are followed from now on."""
         bounds = self._log.bounds(self._topic, partition)
+        self._firsts[partition] = bounds.first
         places = {key: self._spans.get(partition, key) for key in tracks}
         found = {key: NOWHERE for key, known in places.items() if known is None}
         whole = [Span(max(bounds.first, self._starts.get(key, bounds.first)), until - 1) for key in found]
@@ -216,21 +242,43 @@ class LogView:
                     (record.key, record.offset)
                     for record in read_range(self._log, self._topic, partition, index.end, upto)
                 ]
-                self._spans.put(partition, index)
+                if self._log.bounds(self._topic, partition).first <= index.end:  # else some of them were trimmed
+                    self._spans.put(partition, index)
                 for key, offset in missed:
                     self._spans.saw(partition, key, offset)
             self._indices.popleft()
 
     def _catch_up(self, reader: Reader, partitions: set[int], deadline: float) -> None:
-        ends = {p: self._log.bounds(self._topic, p).end for p in partitions}
+        ends = self._log.ends(self._topic, partitions)
         while any(reader.position(p) < end for p, end in ends.items()):
             if self._clock.monotonic_s() > deadline:
                 raise LogUnavailable(
                     f"reading {self._topic} back to its end took more than {self._timeout_s:g} s at {self._log.url}",
                     hint="check the broker's load, or raise writer.reconcile_timeout_s",
                 )
-            for record in reader.poll(POLL_RECORDS_MAX, POLL_S):
+            for record in self._poll(reader):
                 self._keep(record)
+
+    def _poll(self, reader: Reader) -> list[Record]:
+        try:
+            return reader.poll(POLL_RECORDS_MAX, POLL_S)
+        except OffsetTrimmed:
+            passed = pass_trimmed(self._log, self._topic, reader, range(self._partitions))
+            if not passed:
+                raise
+            for partition in passed:
+                self._cut(partition)
+            return []
+
+    def _cut(self, partition: int) -> None:
+        """Of what was followed there something may be missing: it is refused from now on. To scan it again would not
+        do, since a claim that was late would then look like the first."""
+        self._firsts[partition] = self._log.bounds(self._topic, partition).first
+        self._spans.drop(partition)
+        cut = [key for key in self._tracks if partition_of(key, self._partitions) == partition]
+        self._lost.update(cut)
+        for key in cut:
+            del self._tracks[key]
 
     def _keep(self, record: Record) -> None:
         self._spans.saw(record.partition, record.key, record.offset)

@@ -18,6 +18,7 @@
     |   +-- TopicMissing
     |   +-- TopicMismatch         a topic whose settings break a guarantee
     |   +-- OffsetTrimmed         the position asked for is no longer (or not yet) kept
+    |   +-- TrajectoryTrimmed     the beginning of a trajectory is no longer kept, and rests on it
     |   +-- ClientFatal           the client library gave up; the process must end     exit 70
     |   +-- AppendError           one append did not end well; see `definite`
     |       +-- RecordTooLarge    definite
@@ -65,11 +66,20 @@
     +-- BlobError                 the blob store                                       exit 3
     |   +-- BlobMissing
     |   +-- BlobAltered           the bytes do not have the hash they are named by
+    +-- ColdError                 the cold tier                                        exit 3
+    |   +-- ColdUnavailable     its store does not answer, or only with failures: to be tried again
+    |   +-- ColdMissing         no table is there, or no bucket
+    |   +-- ColdRefused         credentials, rights, a full disk, a store that cannot hold a table
+    |   +-- ColdMismatch        a table of another log, or of a shape that this program does not know
+    |   +-- ColdDamaged         a file of the table that is not what was written
+    |   +-- ColdConflict        somebody else has written in between: nothing was written; read again
     +-- WorkspaceError            a workspace that cannot be read, written or restored     exit 3
     +-- StoreError                the projection store (Redis)                         exit 3
     |   +-- StoreUnavailable
     |   +-- StoreUnsafe           evicts keys, or another setting that loses data
     |   +-- StoreConflict         the stored position moved under the writer
+    |   +-- NotFolded             nobody has folded this projection yet
+    |   +-- ReadBehind            a position that was to be seen was not folded within the bound
     +-- RegistryError             the schema registry                                  exit 3
     |   +-- SchemaIncompatible    a schema that its subject's other versions do not allow
     +-- OutputError               a file or stream that takes no more                exit 3
@@ -154,6 +164,9 @@ class TopicMismatch(LogError): ...
 
 
 class OffsetTrimmed(LogError): ...
+
+
+class TrajectoryTrimmed(LogError): ...
 
 
 class ClientFatal(LogError):
@@ -318,6 +331,28 @@ class BlobMissing(BlobError): ...
 class BlobAltered(BlobError): ...
 
 
+class ColdError(TracklogError):
+    exit_code = 3
+
+
+class ColdUnavailable(ColdError): ...
+
+
+class ColdMissing(ColdError): ...
+
+
+class ColdRefused(ColdError): ...
+
+
+class ColdMismatch(ColdError): ...
+
+
+class ColdDamaged(ColdError): ...
+
+
+class ColdConflict(ColdError): ...
+
+
 class WorkspaceError(TracklogError):
     exit_code = 3
 
@@ -333,6 +368,12 @@ class StoreUnsafe(StoreError): ...
 
 
 class StoreConflict(StoreError): ...
+
+
+class NotFolded(StoreError): ...
+
+
+class ReadBehind(StoreError): ...
 
 
 class RegistryError(TracklogError):

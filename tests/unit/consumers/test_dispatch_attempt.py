@@ -51,7 +51,7 @@ class Desk:
         return row.holder(slot) == b"mine"
 
     async def is_open(self, call: OpenCall) -> bool:
-        return call.open and not call.cancelled and (self.quiet or not call.left)
+        return call.open and (self.quiet or not call.left)
 
     async def arguments(self, call: OpenCall) -> str:
         return "{}"

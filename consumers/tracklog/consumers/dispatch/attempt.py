@@ -37,7 +37,9 @@ NEVER: Final = "the call did not happen, and never will"
 class OpenCall:
     """An accepted intent without a result. `open` and `cancelled` follow the events; `changed` is set when they do.
 
-    `left_at`: the offset up to which its events were followed when its partition was let go of; None while it is held.
+    `fresh`: its intent has just been read, so the ledger is not asked before the first bid: who was first is told by
+    reading the bid back, whatever was there. `left_at`: the offset up to which its events were followed when its
+    partition was let go of; None while it is held.
     """
 
     trajectory_id: str
@@ -50,6 +52,7 @@ class OpenCall:
     open: bool = True
     cancelled: bool = False
     escalated: bool = False
+    fresh: bool = False
     left_at: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -75,7 +78,7 @@ class Desk(Protocol):
     clock: Clock
 
     async def row(self, call: OpenCall) -> Row:
-        """What the ledger says of the call at its present end. Raises LogUnavailable."""
+        """What the ledger says of the call at its present end; of a fresh call what is known. Raises LogUnavailable."""
 
     async def enter(self, call: OpenCall, slot: int, body: LedgerBody) -> Row:
         """Appends to the ledger and reads it back. Raises LogUnavailable, and AppendUnknown past its bound."""
@@ -84,7 +87,7 @@ class Desk(Protocol):
         """Whether this start of the process holds the slot."""
 
     async def is_open(self, call: OpenCall) -> bool:
-        """Whether the call has no result and its trajectory no cancel, at the present end of the events.
+        """Whether the call has no result at the present end of the events; `call.cancelled` is as they say it too.
 
         False as well for one that was let go of, when anything was said of its trajectory since.
         """
@@ -223,7 +226,8 @@ class Attempting:
         again = self._won != step.slot
         if again and self._sends:
             await self._desk.wait(self._call, SEND_AGAIN_S * 2 ** (self._sends - 1))
-        if not await self._desk.is_open(self._call) and not (self._call.open and self._rests_on_its_key):  # [K03]
+        is_open = await self._desk.is_open(self._call)  # [K03]
+        if not is_open or (self._call.cancelled and not self._rests_on_its_key):
             return await self._let_go()
         readonly = self._call.intent.effect is Effect.READONLY
         self._won, self._sends = None, self._sends + (1 if again and not readonly else 0)

@@ -22,6 +22,7 @@ from tracklog.consumers.routing.deliveries import Delivery, delivery_of
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import beginning_trimmed
 from tracklog.infra.partition_thread import owning
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
@@ -149,7 +150,7 @@ class Router:
 
     async def _deliver_all(self, partition: int, posts: Iterable[tuple[bytes, Post]]) -> None:
         for member, post in posts:
-            event = await asyncio.to_thread(self._event_at, partition, post.offset)
+            event = await asyncio.to_thread(self._event_at, partition, post)
             delivery = delivery_of(event, post) if event is not None else None
             if event is not None and delivery is not None:
                 await self._send(delivery, event.envelope.tenant)
@@ -171,8 +172,12 @@ class Router:
             counted = "undelivered"
         self.counts = self.counts._replace(**{counted: getattr(self.counts, counted) + 1})
 
-    def _event_at(self, partition: int, offset: int) -> Event | None:
-        for record in read_range(self._log, self._topics.events, partition, offset, offset + 1):
+    def _event_at(self, partition: int, post: Post) -> Event | None:
+        """Raises TrajectoryTrimmed when it is no longer kept: what it says stays on the agenda."""
+        bounds = self._log.bounds(self._topics.events, partition)
+        if post.offset < bounds.first:
+            raise beginning_trimmed(self._topics.events, partition, bounds.first, post.trajectory_id)
+        for record in read_range(self._log, self._topics.events, partition, post.offset, post.offset + 1):
             try:
                 return decode_event(record.key, record.value, record.headers)
             except ForeignRecord:

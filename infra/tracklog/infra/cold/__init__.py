@@ -1,0 +1,1 @@
+"""The cold tier: every event once, in a Delta Lake table (DESIGN §7)."""

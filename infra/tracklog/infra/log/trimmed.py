@@ -1,0 +1,55 @@
+"""Prefixes that were trimmed: going on behind one, and refusing what cannot be told without it.
+
+What was trimmed belongs to trajectories that have ended (`tracklog retention`), so a reader that only waits for what
+comes may pass it. Who must know of a trajectory from its beginning may not: to him one that has ended would look new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tracklog.infra.log.partitioner import partition_of
+from tracklog.infra.log.port import Log
+from tracklog.schemas.errors import TrajectoryTrimmed
+
+__all__ = ["beginning_trimmed", "check_beginning", "pass_trimmed"]
+
+
+class Seeking(Protocol):
+    """What a Reader and a GroupMember have in common."""
+
+    def position(self, partition: int) -> int: ...
+    def seek(self, partition: int, offset: int) -> None: ...
+
+
+def pass_trimmed(log: Log, topic: str, reader: Seeking, partitions: Iterable[int]) -> dict[int, int]:
+    """After OffsetTrimmed: goes on at the first offset kept wherever a prefix was trimmed under the position.
+
+    Returns how many offsets were passed, by partition; nothing when that was not the reason.
+    """
+    passed = {}
+    for partition in partitions:
+        first = log.bounds(topic, partition).first
+        behind = first - reader.position(partition)
+        if behind > 0:
+            reader.seek(partition, first)
+            passed[partition] = behind
+    return passed
+
+
+def beginning_trimmed(topic: str, partition: int, first: int, trajectory_id: str) -> TrajectoryTrimmed:
+    """That of a trajectory whose first event is not among what is kept, which begins at offset `first`."""
+    return TrajectoryTrimmed(
+        f"{topic}, partition {partition}, is kept from offset {first} on: whether trajectory {trajectory_id!r} begins"
+        " before that cannot be told",
+        hint="name the cold tier that has what was trimmed: cold.url (docs/retention.md)",
+    )
+
+
+def check_beginning(log: Log, topic: str, trajectory_id: str) -> None:
+    """For who found no beginning of a trajectory: raises TrajectoryTrimmed where it may have been trimmed."""
+    partition = partition_of(trajectory_id.encode(), log.partition_count(topic))
+    first = log.bounds(topic, partition).first
+    if first > 0:
+        raise beginning_trimmed(topic, partition, first, trajectory_id)
