@@ -53,7 +53,7 @@ class Step:
         self.offset = offset
         self.before: Place | None = None
         self.after: Place | None = None
-        if type(of) is Seen:
+        if isinstance(of, Seen):
             event = of.event
             envelope = event.envelope
             self.seen: Seen | None = of

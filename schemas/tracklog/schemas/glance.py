@@ -44,7 +44,7 @@ def read_envelope(key: bytes, payload: bytes) -> tuple[Envelope, int] | None:
     trajectory_id, tenant, first, cause, last = parts
     seq, epoch, turn, event_id = first.groups()
     lamport, recorded_at, prev_hash = last.groups()
-    fields = {
+    fields: dict[str, Any] = {
         "trajectory_id": trajectory_id,
         "tenant": tenant,
         "seq": _number(seq),
