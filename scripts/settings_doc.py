@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from scripts.page import write_or_check
-from tracklog.infra import settings_cold, settings_http, settings_roles, settings_sections
+from tracklog.infra import settings_cold, settings_health, settings_http, settings_roles, settings_sections
 from tracklog.infra.settings import env_name
 from tracklog.infra.settings_base import Section
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Settings
@@ -98,10 +98,8 @@ def _field_docs(section: type[Section]) -> dict[str, str]:
 
 def classes() -> list[ast.ClassDef]:
     """The source of every group of settings."""
-    bodies = (
-        ast.parse(inspect.getsource(module)).body
-        for module in (settings_sections, settings_roles, settings_http, settings_cold)
-    )
+    modules = (settings_sections, settings_roles, settings_http, settings_cold, settings_health)
+    bodies = (ast.parse(inspect.getsource(module)).body for module in modules)
     return [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
 
 

@@ -24,6 +24,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "anthropic": ("tracklog.producers.model_anthropic", "tracklog.producers.wrapped_anthropic"),
     "httpx2": ("tracklog.producers.wrapped", "tracklog.producers.mcp_server"),
     "mcp": ("tracklog.producers.mcp_*",),
+    "prometheus_client": ("tracklog.infra.metrics",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),

@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.infra.settings_cold import ColdSettings
+from tracklog.infra.settings_health import HealthSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
@@ -335,6 +336,7 @@ class Settings(Section):
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
     registry: RegistrySettings = RegistrySettings()
+    health: HealthSettings = HealthSettings()
 
     @model_validator(mode="before")
     @classmethod
