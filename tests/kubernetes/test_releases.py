@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             made.api.call("POST", path, crd)
             group = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}"
             plural = f"{group}/{crd['spec']['names']['plural']}"
-            until(lambda at=plural: made.api.call("GET", at) is not None, GROUP_S, f"{plural} is served")
+            until(partial(made.api.call, "GET", plural), GROUP_S, f"{plural} is served")
         made.api.call(
             "POST",
             "/apis/scheduling.k8s.io/v1/priorityclasses",

@@ -72,7 +72,7 @@ def _now() -> str:
 def _beat(api: Api) -> None:
     ready = {"type": "Ready", "status": "True", "reason": "Here", "lastHeartbeatTime": _now()}
     api.status(f"/api/v1/nodes/{NODE}", {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]})
-    untainted = {"spec": {"taints": []}}
+    untainted: Object = {"spec": {"taints": []}}
     api.call("PATCH", f"/api/v1/nodes/{NODE}", untainted, "application/merge-patch+json")
 
 
