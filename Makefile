@@ -80,15 +80,17 @@ check: setup ## Format, lint, types, import rules, and that docs and tree are in
 	@echo "== imports go one way"
 	$(VENV)/bin/lint-imports --no-cache
 	@echo "== docs are current, the tree is tidy"
-	$(PY) -m pytest -q $(wildcard tests/tidy tests/docs) tests/unit/infra/test_settings_doc.py \
+	$(PY) -m pytest -q $(wildcard tests/tidy tests/docs) tests/unit/infra/test_settings_doc.py tests/unit/infra/test_metrics_doc.py \
 		tests/unit/consumers/test_cli_doc.py
 
 docs: setup ## Writes the generated pages anew.
 	@echo "== generated docs"
 	$(PY) -m scripts.settings_doc
+	$(PY) -m scripts.metrics_doc
 	$(PY) -m scripts.cli_doc
 	$(PY) -m scripts.events_doc
 	$(PY) -m scripts.lifecycle_doc
+	$(PY) -m scripts.chart_doc
 
 bench: setup ## Measures against the raw client and disk in the same run.
 	@echo "== benchmarks"

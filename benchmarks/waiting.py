@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks import services
 from benchmarks.measure import Measure, milliseconds_p50
 from tests.support.many_held import TENANTS, fill_held
+from tracklog.consumers.read import Answer, Reader
 from tracklog.consumers.routing.router import Router
-from tracklog.consumers.waiting import Queue, WaitingPage
+from tracklog.consumers.waiting import WaitingPage
 from tracklog.consumers.wiring import agenda_of
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.open import open_log
@@ -48,15 +49,16 @@ async def _measured(log: Log, client: RedisClient) -> list[Measure]:
     started = time.perf_counter()
     partitions = agenda.loop.drain()
     folded_s = time.perf_counter() - started
-    queue = Queue(client, settings.prefix, len(partitions))
+    reader = Reader(client, prefix=settings.prefix)
+    middle = (await reader.waiting(ASKED, limit=OPEN // 2)).value.next
     pages = {
-        "the first page": lambda: queue.page(ASKED, tenant=None, cursor=None, limit=PAGE),
-        "a page in the middle": _in_the_middle(queue),
-        "a page of one tenant": lambda: queue.page(ASKED, tenant=TENANTS[0], cursor=None, limit=PAGE),
+        "the first page": lambda: reader.waiting(ASKED, limit=PAGE),
+        "a page in the middle": lambda: reader.waiting(ASKED, cursor=middle, limit=PAGE),
+        "a page of one tenant": lambda: reader.waiting(ASKED, tenant=TENANTS[0], limit=PAGE),
     }
     measures = [Measure(f"{OPEN:,} open approvals: folded in", folded_s, "s")]
     measures += [
-        Measure(f"... {name}, {PAGE} rows", _p50_ms(page), "ms", "at most", 10) for name, page in pages.items()
+        Measure(f"... {name}, {PAGE} rows", await _p50_ms(page), "ms", "at most", 10) for name, page in pages.items()
     ]
     gc.collect()
     before_mb, started = _resident_mb(), time.perf_counter()
@@ -73,16 +75,11 @@ async def _measured(log: Log, client: RedisClient) -> list[Measure]:
     ]
 
 
-def _in_the_middle(queue: Queue) -> Callable[[], WaitingPage]:
-    cursor = queue.page(ASKED, tenant=None, cursor=None, limit=OPEN // 2).next
-    return lambda: queue.page(ASKED, tenant=None, cursor=cursor, limit=PAGE)
-
-
-def _p50_ms(page: Callable[[], WaitingPage]) -> float:
+async def _p50_ms(page: Callable[[], Awaitable[Answer[WaitingPage]]]) -> float:
     took = list[float]()
     for _ in range(TIMES):
         started = time.perf_counter()
-        found = page()
+        found = (await page()).value
         took.append(time.perf_counter() - started)
         if len(found.rows) != PAGE or found.next is None:
             raise RuntimeError(f"a page of {len(found.rows)} rows")

@@ -157,6 +157,21 @@ def test_bounds_of_an_empty_partition(log: Log, log_case: LogCase) -> None:
         log.bounds(topic, 1)
 
 
+def test_ends_of_partitions_are_those_of_their_bounds_and_are_asked_for_anew(log: Log, log_case: LogCase) -> None:
+    topic = log_case.topic(log, partitions=3)
+    assert log.ends(topic, range(3)) == {0: 0, 1: 0, 2: 0}
+    assert log.ends(topic, []) == {}
+    for number in range(6):
+        put(log, topic, f"key-{number}".encode(), b"v")
+    log.delete_records(topic, {2: log.bounds(topic, 2).end})
+    assert log.ends(topic, {0, 2}) == {one: log.bounds(topic, one).end for one in (0, 2)}
+    assert sum(log.ends(topic, range(3)).values()) == 6
+    with pytest.raises(RangeError):
+        log.ends(topic, [0, 3])
+    with pytest.raises(TopicMissing):
+        log.ends("no-such-topic", [0])
+
+
 def test_deleted_prefix_moves_the_first_offset_and_reading_below_it_is_an_error(log: Log, log_case: LogCase) -> None:
     topic = log_case.topic(log)
     for number in range(10):

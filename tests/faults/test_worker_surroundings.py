@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,10 +38,10 @@ def fleet(kafka_bootstrap: str, fresh_prefix: str, tmp_path: Path) -> Iterator[t
     log.close()
 
 
-def folded(world: World) -> dict[int, int]:
+def folded(world: World) -> Mapping[int, int]:
     """How far the projection is; nothing while Redis is empty."""
     try:
-        return world.reader().as_of()
+        return world.positions()
     except StoreError:
         return {}
 

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.serving import BODY_MAX, Api, serving, token
-from tests.support.sessions import TRAJECTORY
+from tests.support.serving import BODY_MAX, HELD, Api, serving, token
+from tests.support.sessions import TRAJECTORY, ScriptedModel, asks, says
+from tracklog.consumers.api import seeing
 from tracklog.consumers.api.limits import RateLimit
+from tracklog.infra.clock import SystemClock
+from tracklog.infra.log.partitioner import partition_of
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.values import Choice
@@ -30,6 +33,9 @@ async def test_a_held_call_is_found_decided_and_goes_on(api: Api) -> None:
     status, found = api.ask("GET", "/approvals", who="viewer")
     assert (status, [one["call_id"] for one in found["approvals"]]) == (200, ["call-1"])
     assert (found["approvals"][0]["tool"], found["next"], found["total"]) == ("readonly", None, 1)
+    log = api.world.new_log()
+    assert found["as_of"] == {str(one): log.bounds("tracklog.events", one).end for one in range(2)}
+    assert api.ask("GET", "/escalations")[1]["as_of"] == found["as_of"]
     # when somebody with the role decides, naming nobody
     path = f"/trajectories/{TRAJECTORY}/calls/call-1/decision"
     assert api.ask("POST", path, {"choice": "approve", "request_hash": "0" * 64}, "approver")[0] == 409
@@ -55,12 +61,66 @@ async def test_nobody_says_in_a_body_who_they_are_and_a_get_decides_nothing(api:
         await api.go_on()
 
 
+async def test_an_answer_says_how_far_it_is_folded_and_waits_for_what_is_to_be_seen(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a run of which the last event is not folded yet
+    await api.held()
+    log, topic = api.world.new_log(), api.services.topics.events
+    as_of = api.ask("GET", "/trajectories")[1]["as_of"]
+    partition = partition_of(TRAJECTORY.encode(), log.partition_count(topic))
+    assert as_of == {str(p): log.bounds(topic, p).end for p in range(log.partition_count(topic))}
+    end = as_of[str(partition)]
+
+    # when a position is asked for that is folded, it is answered; one that is not, is waited for and then named
+    for path in ("/trajectories", "/approvals", "/escalations", f"/trajectories/{TRAJECTORY}"):
+        assert api.ask("GET", f"{path}?seen={partition}:{end - 1}", who="viewer")[0] == 200, path
+    monkeypatch.setattr(seeing, "WAIT_S", 0.2)
+    status, said = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?seen={partition}:{end}")
+    assert (status, said["partition"], said["wanted"], said["present"]) == (503, partition, end, end)
+    assert "the log itself ends" in said["hint"]
+    assert api.ask("GET", "/trajectories?seen=9:1")[0] == 422
+    assert api.ask("GET", "/trajectories?seen=x")[0] == 422
+
+    # and it is answered when it is folded meanwhile
+    monkeypatch.setattr(seeing, "WAIT_S", 20.0)
+    asked = asyncio.create_task(asyncio.to_thread(api.ask, "GET", f"/trajectories/{TRAJECTORY}?seen={partition}:{end}"))
+    model = ScriptedModel(asks(("call-1", "readonly")), says("done"))
+    with pytest.raises(ApprovalNeeded):
+        await api.world.run(model, policy=HELD, clock=SystemClock())  # claims it anew
+    assert log.bounds(topic, partition).end > end
+    assert not asked.done()
+    await asyncio.to_thread(api.fold)
+    status, state = await asked
+    assert (status, state["trajectory_id"]) == (200, TRAJECTORY)
+
+
+async def test_what_is_written_is_answered_with_its_place(api: Api) -> None:
+    await api.held()
+    inbox = api.services.topics.inbox
+    at = [
+        api.ask(*given)[1]["position"]
+        for given in (
+            ("PUT", "/trajectories/new-1/task", {"agent": "a", "task": "t"}),
+            ("POST", f"/trajectories/{TRAJECTORY}/messages", {"text": "hello"}),
+            ("POST", f"/trajectories/{TRAJECTORY}/cancel", {}),
+        )
+    ]
+    log = api.world.new_log()
+    for place in at:
+        assert place["topic"] == inbox
+        assert place["offset"] < log.bounds(inbox, place["partition"]).end
+    assert len({(one["partition"], one["offset"]) for one in at}) == 3
+
+
 async def test_events_come_in_pages_and_as_a_stream_that_goes_on(api: Api) -> None:
     await api.held()
-    events = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?limit=3")[1]["events"]
-    assert [one["seq"] for one in events] == [0, 1, 2]
-    rest = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?after=2")[1]["events"]
-    assert rest[0]["seq"] == 3
+    first = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?limit=3")[1]
+    assert ([one["seq"] for one in first["events"]], first["next"]) == ([0, 1, 2], 2)
+    rest = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?after=2")[1]
+    assert (rest["events"][0]["seq"], rest["next"]) == (3, None)
+    (last,) = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?after={rest['events'][-1]['seq'] - 1}")[1]["events"]
+    assert last == rest["events"][-1]
     # when a stream is opened behind an event, and the run ends
     api.ask("POST", f"/trajectories/{TRAJECTORY}/calls/call-1/decision", {"choice": "approve"}, "approver")
     await api.go_on()

@@ -34,7 +34,7 @@ def test_a_run_is_recorded_and_shown(api: Api, caplog: pytest.LogCaptureFixture)
     api.fold()
     (listed,) = api.ask("GET", "/trajectories", who="viewer")[1]["trajectories"]
     assert (listed["trajectory_id"], listed["driver"], listed["status"]) == (RUN, "ingest", "completed")
-    shown = api.ask("GET", EVENTS, who="viewer")[1]["events"]
+    shown = api.ask("GET", f"{EVENTS}?seen={answer['seen']}", who="viewer")[1]["events"]
     assert shown[answer["seqs"][-1]]["hash"] == answer["hash"]
     # and who did it is in the audit log
     lines = [json.loads(one.getMessage()) for one in caplog.records if one.name == "tracklog.audit"]

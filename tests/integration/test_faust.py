@@ -26,7 +26,7 @@ def world(log_urls: Callable[[str], str], redis_db: str, fresh_prefix: str) -> I
 
 def filled_again(world: World) -> bool:
     try:
-        return world.reader().as_of() == world.ends()
+        return world.positions() == world.ends()
     except StoreError:  # nothing is there yet
         return False
 

@@ -60,7 +60,7 @@ def test_all_that_come_with_it_are_folded_by_one_reading_beside_the_trajectories
 
     assert_all_equal_a_fresh_fold(world, all_of_them())
     assert compared(world, Spend()).keys > 25
-    assert world.reader().as_of() == world.ends()
+    assert world.positions() == world.ends()
 
 
 def test_one_that_is_plugged_in_later_starts_at_the_beginning_and_the_others_pass_over_what_they_have(

@@ -14,6 +14,7 @@ from tests.support.projecting import (
     append_runs,
     assert_equals_fresh_fold,
     followed,
+    said,
     stored_under,
     wait_caught_up,
     world_on,
@@ -86,12 +87,12 @@ def test_records_that_are_not_accepted_are_kept_and_change_no_state_but_its_coun
     world.drain()
 
     assert_equals_fresh_fold(world)
-    found = world.reader().state("disturbed")
+    found = said(world.reader().state("disturbed"))
     assert found is not None
     assert found.state.harmless == {"duplicate": 1, "fenced": 2, "gap": 1}
     assert found.state.faults == 1
     assert found.status == "faulty"
-    assert len(world.reader().events("disturbed").records) == len(records)
+    assert len(said(world.reader().kept("disturbed")).records) == len(records)
 
 
 def _tampered(made: Made) -> Made:
@@ -217,10 +218,10 @@ def test_partition_0_offset_0_is_a_position_like_any_other(world: World) -> None
 
     world.drain()
 
-    found = world.reader().state(first)
+    found = said(world.reader().state(first))
     assert found is not None
     assert (found.partition, found.first_offset) == (0, 0)
-    assert world.reader().events(first).complete
+    assert said(world.reader().kept(first)).complete
 
 
 def _partition(world: World, trajectory_id: str) -> int:

@@ -13,6 +13,7 @@ from tests.support.projecting import (
     append_runs,
     assert_equals_fresh_fold,
     followed,
+    said,
     wait_caught_up,
     world_on,
 )
@@ -90,7 +91,7 @@ def test_records_that_another_partitioner_put_elsewhere_are_put_away_and_make_no
 
     world.drain()
 
-    shown = [one.trajectory_id for one in world.reader().states().trajectories]
+    shown = [one.trajectory_id for one in said(world.reader().states()).trajectories]
     assert sorted(shown).count("astray") == 1
     topic = world.settings.topic_names.quarantine
     kept = [r for p in range(count) for r in read_range(world.log, topic, p, *world.log.bounds(topic, p))]

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support.chains import Made, append_all, interleaved
-from tests.support.projecting import PARTITIONS, World, assert_equals_fresh_fold, some_runs, world_on
+from tests.support.projecting import PARTITIONS, World, assert_equals_fresh_fold, said, some_runs, world_on
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Delivered, Headers, Log, Record
 from tracklog.infra.log.ranges import read_range
@@ -99,11 +99,11 @@ def test_an_unknown_event_type_is_kept_and_not_put_away(world: World) -> None:
 
     world.drain()
 
-    found = world.reader().state(chain.trajectory_id)
+    found = said(world.reader().state(chain.trajectory_id))
     assert found is not None
     assert found.state.unknown == 1
     assert found.state.events == len(chain.records)
-    assert world.reader().events(chain.trajectory_id).records[-1].value == unknown.value
+    assert said(world.reader().kept(chain.trajectory_id)).records[-1].value == unknown.value
     assert quarantined(world) == []
     assert_equals_fresh_fold(world)
 
@@ -117,7 +117,7 @@ def test_the_position_does_not_pass_poison_that_could_not_be_put_away(
     with pytest.raises(AppendRefused):
         World(cast(Log, refusing), world.client, world.settings).drain()
 
-    assert world.reader().as_of() == {0: 0, 1: 0, 2: 0}
+    assert world.positions() == {0: 0, 1: 0, 2: 0}
     world.drain()
     assert len(quarantined(world)) == 1
 

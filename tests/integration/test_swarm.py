@@ -59,7 +59,8 @@ async def test_a_circle_is_named_and_a_message_ends_it(works: Works, client: Red
         view.loop.drain()
         reader = Reader(client, prefix="tracklog")
         for member in ("p-1", "p-1.child-1"):
-            assert swarm_map(swarm_of(*members_in_redis(reader, member))) == swarm_map(found)
+            name, states, _ = await members_in_redis(reader, member)
+            assert swarm_map(swarm_of(name, states)) == swarm_map(found)
         # when somebody ends the wait in the parent's place
         await works.client.cancel("p-1.child-1")
         await works.until(lambda: works.parked("p-1") == "failed")

@@ -13,11 +13,13 @@ from typer.testing import CliRunner, Result
 
 from tests.support.ledger import ledger
 from tests.support.many_held import fill_held
+from tests.support.projecting import said
 from tests.support.sessions import PAST_GRACE_S, TRAJECTORY, World, asks, new_world, says
 from tests.support.sessions import ScriptedModel as Script
 from tracklog.consumers.cli.app import app
+from tracklog.consumers.read import Reader
 from tracklog.consumers.routing.router import Router
-from tracklog.consumers.waiting import Queue, WaitingPage, waiting_in_log
+from tracklog.consumers.waiting import WaitingPage, waiting_in_log
 from tracklog.consumers.wiring import agenda_of, blobs_of, opened_log, producer_of
 from tracklog.infra.redis_client import RedisClient, connect
 from tracklog.infra.settings import LogSettings, Settings, load_settings
@@ -67,6 +69,10 @@ async def hold(world: World, name: str, tenant: str) -> None:
             await run_turns(session, agent, setup.task)
 
 
+def waiting_of(queue: Reader, *, tenant: str | None, cursor: str | None, limit: int) -> WaitingPage:
+    return said(queue.waiting(ASKED, tenant=tenant, cursor=cursor, limit=limit))
+
+
 def pages(turn: Callable[..., WaitingPage]) -> list[WaitingPage]:
     out = [turn(cursor=None)]
     while out[-1].next is not None:
@@ -82,13 +88,13 @@ async def test_pages_have_each_call_once_the_oldest_first_of_one_tenant_or_of_al
         world.clock.advance(number % 2)  # two share a millisecond with the next
     log, settings = world.new_log(), Settings(log=LogSettings(url="memory:"))
     agenda_of(settings, log, client).loop.drain()
-    queue = Queue(client, settings.prefix, 2)
+    queue = Reader(client, prefix=settings.prefix)
 
     for only, of_tenant in ((None, range(5)), ("acme", (0, 1, 3)), ("other", (2, 4)), ("nobody", ())):
         expected = {f"run-{number}-{letter}" for number in of_tenant for letter in "ab"}
         for limit in (1, 3, 100):
             # when they are read in pages, from Redis and from the log
-            found = pages(partial(queue.page, ASKED, tenant=only, limit=limit))
+            found = pages(partial(waiting_of, queue, tenant=only, limit=limit))
             read = pages(partial(waiting_in_log, log, Topics(), ASKED, tenant=only, limit=limit))
             # then each is there once, the oldest first, no page is longer than was asked for, and both say the same
             names = [one.call_id for page in found for one in page.rows]
@@ -97,7 +103,7 @@ async def test_pages_have_each_call_once_the_oldest_first_of_one_tenant_or_of_al
             assert [int(name[4]) // 2 for name in names] == sorted(int(name[4]) // 2 for name in names)
             assert {page.total for page in found} == {len(expected)}
             assert max(len(page.rows) for page in found) <= limit
-    (first,) = queue.page(ASKED, tenant=None, cursor=None, limit=1).rows
+    (first,) = (await queue.waiting(ASKED, limit=1)).value.rows
     assert (first.tool, first.may_approve, first.then) == ("readonly", ("role:manager",), 1)
     assert len(first.argument_hash) == 64
 
@@ -112,7 +118,7 @@ async def test_of_many_that_nobody_takes_each_is_said_to_have_expired_once_and_p
     fill_held(log, count, expires_us=world.clock.now_us(), now_us=world.clock.now_us())
     agenda = agenda_of(settings, log, client)
     partitions = agenda.loop.drain()
-    queue, read = Queue(client, settings.prefix, 2), list[int]()
+    queue, read = Reader(client, prefix=settings.prefix), list[int]()
 
     def counted(found: list[bytes], **_: object) -> list[bytes]:
         read.append(len(found))
@@ -121,8 +127,8 @@ async def test_of_many_that_nobody_takes_each_is_said_to_have_expired_once_and_p
     client.set_response_callback("ZRANGEBYLEX", counted)
 
     # when they are listed, and a router says that they have expired
-    page = queue.page(ASKED, tenant=None, cursor=None, limit=50)
-    middle = queue.page(ASKED, tenant="acme", cursor=page.next, limit=50)
+    page = (await queue.waiting(ASKED, limit=50)).value
+    middle = (await queue.waiting(ASKED, tenant="acme", cursor=page.next, limit=50)).value
     router = Router(log, Topics(), client, agenda, clock=world.clock)
     for _ in range(3):
         await router.look(partitions)
@@ -138,8 +144,10 @@ async def test_of_many_that_nobody_takes_each_is_said_to_have_expired_once_and_p
 
 @pytest.mark.parametrize("cursor", ["", "x", "0000000000000-", "-", f"{'0' * 13}-{'g' * 16}", f"{'٣' * 13}-{'0' * 16}"])
 def test_what_is_no_cursor_is_refused(cursor: str, client: RedisClient) -> None:
+    settings = Settings(log=LogSettings(url="memory:"))
+    agenda_of(settings, new_world("http://127.0.0.1:1").new_log(), client).loop.drain()
     with pytest.raises(RangeError, match="is no cursor"):
-        Queue(client, "tracklog", 2).page(ASKED, tenant=None, cursor=cursor, limit=1)
+        waiting_of(Reader(client, prefix=settings.prefix), tenant=None, cursor=cursor, limit=1)
 
 
 async def test_a_call_that_may_have_happened_is_listed_with_its_tool_until_a_person_has_settled_it(
@@ -155,18 +163,18 @@ async def test_a_call_that_may_have_happened_is_listed_with_its_tool_until_a_per
         with pytest.raises(PersonNeeded):
             await world.run(model)
     log, settings = world.new_log(), Settings(log=LogSettings(url="memory:"))
-    loop, queue = agenda_of(settings, log, client).loop, Queue(client, settings.prefix, 2)
+    loop, queue = agenda_of(settings, log, client).loop, Reader(client, prefix=settings.prefix)
 
     # when the agenda is folded, and a person has said what became of it
     loop.drain()
-    (one,) = queue.page(DOUBTED, tenant="default", cursor=None, limit=10).rows
+    (one,) = (await queue.waiting(DOUBTED, tenant="default", limit=10)).value.rows
     await Answers(log).settle(TRAJECTORY, "c1", person="ada", happened=True, output="it is", reason="in their list")
     await world.run(model)
     loop.drain()
 
     # then it was listed, and is not any more; and who said so is recorded with why
     assert (one.call_id, one.tool, one.reason) == ("c1", "opaque", "an intent without an outcome")
-    assert queue.page(DOUBTED, tenant=None, cursor=None, limit=10) == WaitingPage([], None, 0)
+    assert (await queue.waiting(DOUBTED, limit=10)).value == WaitingPage([], None, 0)
     (result,) = [event for event in world.events() if event.name == "ToolResult"]
     assert (result.envelope.ext["by"], result.envelope.ext["reason"]) == ("ada", "in their list")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from tests.simulation.loop import PROCESS, Process, SimLoop
@@ -138,6 +138,9 @@ class SimLog:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         return self.store.bounds(topic)
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return {one: self.store.bounds(topic).end for one in partitions}
 
     def reader(self, topic: str, starts: Mapping[int, int]) -> SimReader:
         return SimReader(self.store, topic, starts)

@@ -68,6 +68,7 @@ class View(LogView):
         self._window, self._timeout_s = 1024 + ACCEPTED_WINDOW, 60.0
         self._tracks, self._starts, self._partitions, self._reader = {}, {}, 0, None
         self._spans, self._indices = Spans(), deque()
+        self._firsts, self._lost = {}, set()
 
     async def refresh(self, trajectory_ids: Iterable[str], *, record: bool = False) -> dict[str, Track]:
         ids = frozenset(trajectory_ids)

@@ -53,12 +53,12 @@ POINTS: Final = (
     ("Escalated", 1),
     ("probe", 1),
     ("_read", 4),
-    ("bounds", 6),
+    ("ends", 6),
     ("_read_back", 2),
     ("restore", 1),
 )
 """What a process does, and how often a fault is about it: an append by its type, a use of a tool, a question to the log
-by its function. `_read` is a read-back of the ledger, `bounds` the last look at the events before a send."""
+by its function. `_read` is a read-back of the ledger, `ends` the last look at the events before a send."""
 ACTS: Final = ("kill", "kill", "gone", *("freeze",) * 5, "replace", "replace", "suspend", "suspend", "move", "jump")
 
 ACTS_OF_WINNERS: Final = (*("freeze",) * 5, "replace", "replace", "suspend", "suspend", "kill", "gone", "gone")

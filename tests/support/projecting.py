@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.support.chains import Chain, append_all, interleaved, run_of
-from tracklog.consumers.read import Reader
+from tracklog.consumers.read import Answer, Reader
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Log, Record
@@ -26,8 +28,21 @@ from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.state import State, dump_state
 from tracklog.schemas.values import Ending
 
+T = TypeVar("T")
+
 PARTITIONS = 3
 CAUGHT_UP_S = 30.0
+
+
+def said(asked: Coroutine[Any, Any, Answer[T]]) -> T:
+    """What a reader answers, for those who do not wait in an event loop."""
+    return _ran(asked).value
+
+
+def _ran(asked: Coroutine[Any, Any, T]) -> T:
+    """In a thread: the caller's may have an event loop that runs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asked).result(CAUGHT_UP_S)
 
 
 class World(NamedTuple):
@@ -49,7 +64,11 @@ class World(NamedTuple):
         return self.running().loop.drain()
 
     def reader(self) -> Reader:
-        return Reader(self.client, prefix=self.settings.prefix)
+        return Reader(self.client, prefix=self.settings.prefix, log=self.log)
+
+    def positions(self) -> Mapping[int, int]:
+        """How far the projection is folded."""
+        return _ran(self.reader().as_of()).positions
 
     def ends(self) -> dict[int, int]:
         return {p: self.log.bounds(self.topic, p).end for p in range(self.log.partition_count(self.topic))}
@@ -123,7 +142,7 @@ def assert_equals_fresh_fold(world: World) -> int:
         stored = stored_under(world.client, keys.base(partition))
         assert_trajectories(world.topic, partition, here, stored)
         assert indexes_in(stored) == indexes_expected(here.values())
-    assert world.reader().as_of() == world.ends()
+    assert world.positions() == world.ends()
     return len(expected)
 
 

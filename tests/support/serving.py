@@ -30,7 +30,7 @@ from tracklog.producers.policy_file import PolicyFile
 from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.topics import Topics
 
-__all__ = ["BODY_MAX", "ROLES", "Api", "serving", "token"]
+__all__ = ["BODY_MAX", "HELD", "ROLES", "Api", "serving", "token"]
 
 START_S: Final = 20.0
 FORM: Final = "application/x-www-form-urlencoded"

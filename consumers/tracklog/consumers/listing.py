@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from tracklog.consumers.read import Reader
-from tracklog.consumers.read_filter import Cursor, Filter
+from tracklog.consumers.read import Answer, AsOf, Cursor, Filter, Page, Reader
 from tracklog.consumers.where import Where
 from tracklog.processors.trajectory import Trajectory
 from tracklog.schemas.errors import InputError
@@ -101,24 +100,33 @@ def row_of(trajectory: Trajectory) -> dict[str, Any]:
     return row
 
 
-def listed(reader: Reader, wanted: Filter, where: Where | None, *, cursor: str | None, limit: int) -> Listed:
+async def listed(
+    reader: Reader, wanted: Filter, where: Where | None, *, cursor: str | None, limit: int
+) -> Answer[Listed]:
     """At most `limit` rows that pass both filters. With a condition, pages are read until enough have passed."""
     start = None if cursor is None else Cursor.of(cursor)
     if where is None:
-        page = reader.states(wanted, start, limit)
-        return Listed([row_of(one) for one in page.trajectories], _token(page.next))
+        page, as_of = await _page(reader, wanted, start, limit)
+        return Answer(Listed([row_of(one) for one in page.trajectories], _token(page.next)), as_of)
     rows: list[dict[str, Any]] = []
+    first: AsOf | None = None
     while True:
-        page = reader.states(wanted, start, READ_AHEAD)
+        page, as_of = await _page(reader, wanted, start, READ_AHEAD)
+        first = as_of if first is None else first  # the least that all pages have in them
         for one in page.trajectories:
             row = row_of(one)
             if where.matches(row):
                 rows.append(row)
                 if len(rows) == limit:
-                    return Listed(rows, _token(Cursor(one.last_ms, one.trajectory_id)))
+                    return Answer(Listed(rows, _token(Cursor(one.last_ms, one.trajectory_id))), first)
         if page.next is None:
-            return Listed(rows, None)
+            return Answer(Listed(rows, None), first)
         start = page.next
+
+
+async def _page(reader: Reader, wanted: Filter, start: Cursor | None, limit: int) -> tuple[Page, AsOf]:
+    found = await reader.states(wanted, start, limit)
+    return found.value, found.as_of
 
 
 def parse_labels(given: list[str]) -> dict[str, str]:

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
-
-import orjson
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tracklog.consumers.listing import row_of
-from tracklog.consumers.read import Reader
-from tracklog.consumers.read_filter import Filter
-from tracklog.infra.redis_client import RedisClient
-from tracklog.infra.redis_script import ask
-from tracklog.processors import agenda
-from tracklog.processors.builtin.activity import MINUTE_MS, Activity
-from tracklog.processors.builtin.doubts import Doubts
-from tracklog.processors.builtin.pace import Paces
-from tracklog.processors.builtin.spend import Meter, Spend
-from tracklog.processors.redis_store import LiveKeys, live_keys
+from tracklog.consumers.read import Answer, Filter, Reader
+from tracklog.consumers.read_builtin import Doubted, Meter, Still
+from tracklog.processors.agenda import ASKED
+from tracklog.processors.builtin.activity import MINUTE_MS
+from tracklog.schemas.errors import NotFolded
 
-__all__ = ["Doubted", "Overview", "Still", "overview"]
+__all__ = ["Overview", "overview"]
+
+T = TypeVar("T")
 
 RUNNING_MAX: Final = 20
 """Trajectories in the table: those that moved last."""
 LISTED_MAX: Final = 10
-
-
-class Doubted(NamedTuple):
-    """`asked`: the person it was escalated to; empty while it is only in doubt."""
-
-    trajectory_id: str
-    call_id: str
-    tool: str
-    asked: str
-    since_ms: int
-
-
-class Still(NamedTuple):
-    """A trajectory that somebody owns, and its last event."""
-
-    trajectory_id: str
-    last_ms: int
 
 
 class Overview(NamedTuple):
@@ -68,97 +46,27 @@ class Overview(NamedTuple):
         return found
 
 
-def overview(client: RedisClient, prefix: str, now_ms: int) -> Overview:
-    """Raises StoreError when nothing is folded yet, StoreUnavailable."""
-    reader = Reader(client, prefix=prefix)
-    views = _Views(client, prefix)
-    page = reader.states(Filter(status="running"), None, RUNNING_MAX)
+async def overview(reader: Reader, now_ms: int) -> Overview:
+    """Raises NotFolded when nothing is folded yet, StoreUnavailable."""
+    page = await reader.states(Filter(status="running"), None, RUNNING_MAX)
+    day = str(datetime.fromtimestamp(now_ms / 1000, UTC).date())
+    held = await _folded(reader.waiting(ASKED, limit=1))
     return Overview(
-        reader.as_of(),
-        reader.counts(),
-        [row_of(one) for one in page.trajectories],
-        views.doubted(),
-        views.count(agenda.NAME, agenda.ASKED),
-        views.still(),
-        views.ranked(Paces.name, "looping"),
-        views.minute(now_ms // MINUTE_MS * MINUTE_MS - MINUTE_MS),
-        views.spent(str(datetime.fromtimestamp(now_ms / 1000, UTC).date())),
+        page.as_of.positions,
+        (await reader.counts()).value,
+        [row_of(one) for one in page.value.trajectories],
+        await _folded(reader.in_doubt(LISTED_MAX)),
+        None if held is None else held.total,
+        await _folded(reader.still(LISTED_MAX)),
+        await _folded(reader.looping(LISTED_MAX)),
+        await _folded(reader.activity(now_ms - MINUTE_MS)),
+        await _folded(reader.spend(day)),
     )
 
 
-class _Views:
-    """What views keep, added up over partitions."""
-
-    def __init__(self, client: RedisClient, prefix: str) -> None:
-        self._client = client
-        self._prefix = prefix
-
-    def doubted(self) -> list[Doubted] | None:
-        found = self._first(Doubts.name, "open")
-        if found is None:
-            return None
-        return [_doubted(member, since_ms) for since_ms, member in found[:LISTED_MAX]]
-
-    def still(self) -> list[Still] | None:
-        found = self._first(Paces.name, "moving")
-        return None if found is None else [Still(member.decode(), last_ms) for last_ms, member in found[:LISTED_MAX]]
-
-    def ranked(self, name: str, key: str) -> dict[str, int] | None:
-        """The highest scores first."""
-        live = self._live(name)
-        if live is None:
-            return None
-        commands = [("ZREVRANGE", one, 0, LISTED_MAX - 1, "WITHSCORES") for one in _keys(live, key)]
-        pairs = [pair for answer in ask(self._client, commands) for pair in _pairs(answer)]
-        return {member.decode(): score for score, member in sorted(pairs, reverse=True)[:LISTED_MAX]}
-
-    def count(self, name: str, key: str) -> int | None:
-        live = self._live(name)
-        return None if live is None else sum(ask(self._client, [("ZCARD", one) for one in _keys(live, key)]))
-
-    def minute(self, start_ms: int) -> dict[str, int] | None:
-        live = self._live(Activity.name)
-        if live is None:
-            return None
-        total: dict[str, int] = {}
-        for fields in ask(self._client, [("HGETALL", one) for one in _keys(live, f"minute:{start_ms}")]):
-            for name, number in fields.items():
-                total[name.decode()] = total.get(name.decode(), 0) + int(number)
-        return total
-
-    def spent(self, day: str) -> dict[str, Meter] | None:
-        """By `TENANT|MODEL`."""
-        live = self._live(Spend.name)
-        if live is None:
-            return None
-        total: dict[str, dict[str, int]] = {}
-        for fields in ask(self._client, [("HGETALL", one) for one in _keys(live, f"meter:{day}")]):
-            for name, number in fields.items():
-                whose, _, what = name.decode().rpartition("|")
-                meter = total.setdefault(whose, dict.fromkeys(Meter._fields, 0))
-                meter[what] += int(number)
-        return {whose: Meter(**meter) for whose, meter in total.items()}
-
-    def _first(self, name: str, key: str) -> list[tuple[int, bytes]] | None:
-        """Scores and members, the lowest first."""
-        live = self._live(name)
-        if live is None:
-            return None
-        commands = [("ZRANGE", one, 0, LISTED_MAX - 1, "WITHSCORES") for one in _keys(live, key)]
-        return sorted(pair for answer in ask(self._client, commands) for pair in _pairs(answer))
-
-    def _live(self, name: str) -> LiveKeys | None:
-        return live_keys(self._client, self._prefix, name)
-
-
-def _keys(live: LiveKeys, key: str) -> list[str]:
-    return [live.keys.key(partition, key) for partition in range(live.partitions)]
-
-
-def _pairs(answer: list[bytes]) -> Iterable[tuple[int, bytes]]:
-    return ((round(float(score)), member) for member, score in zip(answer[::2], answer[1::2], strict=True))
-
-
-def _doubted(member: bytes, since_ms: int) -> Doubted:
-    trajectory_id, call_id, tool, asked = orjson.loads(member)
-    return Doubted(trajectory_id, call_id, tool, asked, since_ms)
+async def _folded(asked: Coroutine[Any, Any, Answer[T]]) -> T | None:
+    """None where nobody has folded it."""
+    try:
+        return (await asked).value
+    except NotFolded:
+        return None

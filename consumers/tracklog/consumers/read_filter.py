@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from tracklog.processors.indexes import BY_TIME, by_label, by_model, by_status, by_swarm, by_tenant, by_tool
 from tracklog.schemas.errors import RangeError
@@ -40,8 +41,12 @@ class Filter:
         return keys if keys else [BY_TIME]
 
 
+_CURSOR: Final = re.compile(r"(-?[0-9]{1,16}):(.+)", re.DOTALL)
+
+
 class Cursor(NamedTuple):
-    """A place in a list, which runs from the newest to the oldest append, and by id where times are equal."""
+    """A place in a list: of trajectories by the time of the last append, of anything else by its score; and by id (or
+    member) where these are equal."""
 
     last_ms: int
     trajectory_id: str
@@ -53,7 +58,7 @@ class Cursor(NamedTuple):
     @classmethod
     def of(cls, token: str) -> Self:
         """Raises RangeError for a text that is no cursor."""
-        last_ms, separator, trajectory_id = token.partition(":")
-        if not (separator and trajectory_id and last_ms.isascii() and last_ms.isdecimal()):
+        found = _CURSOR.fullmatch(token)
+        if found is None or not found[1].isascii():
             raise RangeError(f"{token!r} is no cursor", hint="use the one that the page before gave")
-        return cls(int(last_ms), trajectory_id)
+        return cls(int(found[1]), found[2])

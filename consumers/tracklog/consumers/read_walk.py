@@ -1,4 +1,4 @@
-"""Walking indexes newest first over all partitions, a chunk at a time (DESIGN §10).
+"""Walking sorted sets over all partitions, from the highest score or from the lowest, a chunk at a time (DESIGN §10).
 
 In each partition the smallest index is walked and the others are asked about what it gives, so a page costs what
 is looked at, never a whole intersection. All partitions that need more are asked in one round trip.
@@ -18,11 +18,14 @@ from tracklog.infra.redis_script import ask
 class _Lane:
     """One partition: what was found and not given yet, and where its walk stands."""
 
-    def __init__(self, partition: int, keys: list[str], before: Cursor | None, chunk: int) -> None:
+    def __init__(
+        self, partition: int, keys: list[str], reached: Cursor | None, chunk: int, *, lowest_first: bool
+    ) -> None:
         self.partition = partition
         self.keys = keys
-        self.before = before
+        self.reached = reached
         self.chunk = chunk
+        self.lowest_first = lowest_first
         self.found: deque[Cursor] = deque()
         self.ended = False
 
@@ -33,20 +36,32 @@ class _Lane:
     def take_in(self, answer: Sequence[bytes]) -> list[Cursor]:
         """The entries of a chunk that lie behind the place reached; the rest of a tie is passed again."""
         entries = [Cursor(int(float(score)), name.decode()) for name, score in _pairs(answer)]
-        new = [one for one in entries if self.before is None or one < self.before]
+        new = [one for one in entries if self.reached is None or self._is_behind(one, self.reached)]
         self.ended = len(entries) < self.chunk
         if new:
-            self.before = new[-1]
+            self.reached = new[-1]
         else:
             self.chunk *= 2  # a tie longer than the chunk: only a longer chunk gets past it
         return new
 
+    def _is_behind(self, one: Cursor, reached: Cursor) -> bool:
+        return one > reached if self.lowest_first else one < reached
 
-def newest_first(
-    client: RedisClient, keys: Mapping[int, list[str]], wanted: Filter, cursor: Cursor | None, chunk: int
+
+def walked(
+    client: RedisClient,
+    keys: Mapping[int, list[str]],
+    wanted: Filter,
+    cursor: Cursor | None,
+    chunk: int,
+    *,
+    lowest_first: bool = False,
 ) -> Iterator[tuple[int, Cursor]]:
-    """(partition, entry) of every trajectory that is in all of its partition's `keys`, from behind the cursor."""
-    lanes = [_Lane(partition, list(names), cursor, chunk) for partition, names in keys.items()]
+    """(partition, entry) of every member that is in all of its partition's `keys`, from behind the cursor. `wanted`
+    bounds the scores."""
+    lanes = [
+        _Lane(partition, list(names), cursor, chunk, lowest_first=lowest_first) for partition, names in keys.items()
+    ]
     _smallest_first(client, lanes)
     while True:
         while hungry := [lane for lane in lanes if lane.hungry]:
@@ -54,8 +69,8 @@ def newest_first(
         lanes = [lane for lane in lanes if lane.found]
         if not lanes:
             return
-        newest = max(lanes, key=lambda lane: lane.found[0])
-        yield newest.partition, newest.found.popleft()
+        nearest = (min if lowest_first else max)(lanes, key=lambda lane: lane.found[0])
+        yield nearest.partition, nearest.found.popleft()
 
 
 def _smallest_first(client: RedisClient, lanes: Sequence[_Lane]) -> None:
@@ -85,11 +100,16 @@ def _feed(client: RedisClient, lanes: Sequence[_Lane], wanted: Filter) -> None:
 
 
 def _range(lane: _Lane, wanted: Filter) -> tuple[Any, ...]:
-    newest = "+inf" if wanted.until_ms is None else str(wanted.until_ms - 1)
-    if lane.before is not None and (wanted.until_ms is None or lane.before.last_ms < wanted.until_ms):
-        newest = str(lane.before.last_ms)
-    oldest = "-inf" if wanted.since_ms is None else str(wanted.since_ms)
-    return ("ZREVRANGEBYSCORE", lane.keys[0], newest, oldest, "WITHSCORES", "LIMIT", 0, lane.chunk)
+    low = "-inf" if wanted.since_ms is None else str(wanted.since_ms)
+    high = "+inf" if wanted.until_ms is None else str(wanted.until_ms - 1)
+    reached = None if lane.reached is None else lane.reached.last_ms
+    if lane.lowest_first:
+        if reached is not None and (wanted.since_ms is None or reached > wanted.since_ms):
+            low = str(reached)
+        return ("ZRANGEBYSCORE", lane.keys[0], low, high, "WITHSCORES", "LIMIT", 0, lane.chunk)
+    if reached is not None and (wanted.until_ms is None or reached < wanted.until_ms):
+        high = str(reached)
+    return ("ZREVRANGEBYSCORE", lane.keys[0], high, low, "WITHSCORES", "LIMIT", 0, lane.chunk)
 
 
 def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

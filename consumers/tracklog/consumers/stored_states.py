@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,17 +13,20 @@ PAGE: Final = 500
 
 
 class StoredStates:
-    def __init__(self, reader: Reader) -> None:
+    """Reads in an event loop of its own, that of `runner`, for those who have none."""
+
+    def __init__(self, reader: Reader, runner: asyncio.Runner) -> None:
         self._reader = reader
+        self._runner = runner
 
     def state(self, trajectory_id: str) -> State | None:
-        found = self._reader.state(trajectory_id)
+        found = self._runner.run(self._reader.state(trajectory_id)).value
         return None if found is None else found.state
 
     def states(self) -> Iterator[State]:
         cursor = None
         while True:
-            page = self._reader.states(cursor=cursor, limit=PAGE)
+            page = self._runner.run(self._reader.states(cursor=cursor, limit=PAGE)).value
             for trajectory in page.trajectories:
                 yield trajectory.state
             if page.next is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracklog.consumers.listing import SAMPLE, listed
-from tracklog.consumers.read import Reader
-from tracklog.consumers.read_filter import Filter
+from tracklog.consumers.read import Filter, Reader
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, opened_views
+from tracklog.infra.log.port import Position
 from tracklog.infra.settings import Settings
 from tracklog.producers.client import Client
 from tracklog.producers.whereabouts import Whereabouts
@@ -38,7 +39,8 @@ __all__ = [
 
 _FAILED, _CANCELLED = TrajectoryStatus.FAILED.value, TrajectoryStatus.CANCELLED.value
 Applies = Callable[[Mapping[str, Any]], bool]
-Ask = Callable[[Client, str, Whereabouts], Awaitable[str | None]]
+Ask = Callable[[Client, str, Whereabouts], Awaitable[str | Position]]
+"""Gives the id of the trajectory that goes on in its place, or where it was asked."""
 Check = Callable[[Whereabouts], object]
 
 
@@ -113,7 +115,7 @@ def chosen(settings: Settings, ids: Sequence[str], where: str | None, most: int,
     condition = Where(where, SAMPLE, applies)
     with opened_views(settings) as (_, client):
         reader = Reader(client, prefix=settings.prefix)
-        page = listed(reader, Filter(), condition, cursor=None, limit=most)
+        page = asyncio.run(listed(reader, Filter(), condition, cursor=None, limit=most)).value
     return Chosen([row["trajectory_id"] for row in page.rows], page.next is not None)
 
 
@@ -127,7 +129,7 @@ async def ask_all(client: Client, ids: Sequence[str], ask: Ask, *, check: Check 
                 check(found[trajectory_id])
             else:
                 new = await ask(client, trajectory_id, found[trajectory_id])
-                if new is not None:
+                if isinstance(new, str):
                     became[trajectory_id] = new
         except TracklogError as error:
             failed[trajectory_id] = str(error)

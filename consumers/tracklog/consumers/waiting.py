@@ -16,17 +16,15 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
-from tracklog.processors.agenda import ASKED, NAME, VERSION, Agenda, TrajectoryAgenda, Waiting, list_of, waiting_of
+from tracklog.processors.agenda import ASKED, Agenda, TrajectoryAgenda, Waiting, list_of, waiting_of
 from tracklog.processors.outbox import Outbox
 from tracklog.processors.processor import Seen
-from tracklog.processors.redis_store import checkpoint_of
-from tracklog.processors.store import Checkpoint
-from tracklog.processors.store_keys import StoreKeys
+from tracklog.processors.redis_store import LiveKeys
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord, RangeError
 from tracklog.schemas.topics import Topics
 
-__all__ = ["Queue", "WaitingPage", "row_of", "waiting_in_log"]
+__all__ = ["WaitingPage", "row_of", "waiting_in_log", "waiting_in_redis"]
 
 _PLACE: Final = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 _AFTER_ALL_OF: Final = b"\xff"
@@ -41,28 +39,17 @@ class WaitingPage(NamedTuple):
     total: int
 
 
-class Queue:
-    """What the agenda of one installation says. Its methods block, and raise StoreUnavailable, StoreError."""
-
-    def __init__(self, client: RedisClient, prefix: str, partitions: int) -> None:
-        self._client = client
-        self._keys = StoreKeys(prefix, NAME, VERSION)
-        self._partitions = partitions
-
-    def page(self, kind: str, *, tenant: str | None, cursor: str | None, limit: int) -> WaitingPage:
-        """At most `limit` of a kind (ASKED, DOUBTED) behind the cursor. Raises RangeError for what is none."""
-        after = b"-" if cursor is None else b"(" + _checked(cursor).encode() + _AFTER_ALL_OF
-        keys = [self._keys.key(partition, list_of(kind, tenant)) for partition in range(self._partitions)]
-        pages = [("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, limit + 1) for key in keys]
-        found = ask(self._client, [*pages, *(("ZCARD", key) for key in keys)])
-        members = islice(merge(*found[: len(keys)]), limit + 1)
-        return _page([waiting_of(member) for member in members], limit, sum(found[len(keys) :]))
-
-    def as_of(self) -> dict[int, int]:
-        """How far the log is folded: the next offset of every partition."""
-        commands = [("HMGET", self._keys.checkpoint(one), *Checkpoint._fields) for one in range(self._partitions)]
-        found = [checkpoint_of(answer) for answer in ask(self._client, commands)]
-        return {partition: 0 if one is None else one.position for partition, one in enumerate(found)}
+def waiting_in_redis(
+    client: RedisClient, live: LiveKeys, kind: str, *, tenant: str | None, cursor: str | None, limit: int
+) -> WaitingPage:
+    """At most `limit` of a kind (ASKED, DOUBTED) behind the cursor, as the agenda has them. Blocks. Raises RangeError
+    for what is no cursor, StoreUnavailable, StoreError."""
+    after = b"-" if cursor is None else b"(" + _checked(cursor).encode() + _AFTER_ALL_OF
+    keys = [live.keys.key(partition, list_of(kind, tenant)) for partition in range(live.partitions)]
+    pages = [("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, limit + 1) for key in keys]
+    found = ask(client, [*pages, *(("ZCARD", key) for key in keys)])
+    members = islice(merge(*found[: len(keys)]), limit + 1)
+    return _page([waiting_of(member) for member in members], limit, sum(found[len(keys) :]))
 
 
 def waiting_in_log(

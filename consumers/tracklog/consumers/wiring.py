@@ -75,7 +75,7 @@ def redis_address(settings: Settings) -> Iterator[str]:
 
 def _running_redis(settings: Settings) -> str | None:
     """The URL of a Redis that runs without us."""
-    url = settings.redis.url.get_secret_value()
+    url = settings.redis.url_in_full
     if url != EMBEDDED:
         return url
     return None if is_embedded(settings) else LocalStack(Path(settings.home)).status().redis

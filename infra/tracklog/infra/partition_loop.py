@@ -101,7 +101,7 @@ class PartitionLoop:
         outage_s_max: float = OUTAGE_S_MAX,
     ) -> None:
         self._log = log
-        self._topic = topic
+        self._topic: Final = topic
         self._owner = owner
         self._clock = clock
         self._settings = settings if settings is not None else LoopSettings()
@@ -115,6 +115,10 @@ class PartitionLoop:
         self._stop = threading.Event()
         self._give_up_s: float | None = None
         self._confirmed_s = self._checked_s = clock.monotonic_s()
+
+    @property
+    def topic(self) -> str:
+        return self._topic
 
     def run(self, group_id: str, stop: threading.Event, join: Join | None = None) -> dict[int, int]:
         """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises.
@@ -176,8 +180,8 @@ class PartitionLoop:
                 )
 
     def _ends(self, partitions: Iterable[int] | None) -> dict[int, int]:
-        wanted = range(self._log.partition_count(self._topic)) if partitions is None else partitions
-        return {p: self._log.bounds(self._topic, p).end for p in wanted}
+        wanted = range(self._log.partition_count(self._topic)) if partitions is None else list(partitions)
+        return self._log.ends(self._topic, wanted)
 
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)
@@ -248,7 +252,8 @@ class PartitionLoop:
                 self._fold(source, partition, [], ends)
 
     def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
-        self._patiently(lambda: self._owner.fold(partition, records, position))
+        with self.progress.at_work_on(partition):
+            self._patiently(lambda: self._owner.fold(partition, records, position))
         if position > self.positions[partition]:
             self.positions[partition] = position
             self._conflicts.pop(partition, None)
@@ -266,7 +271,8 @@ class PartitionLoop:
         source.seek(partition, start)
 
     def _start(self, partition: int) -> int:
-        position = self._patiently(lambda: self._owner.restore(partition))
+        with self.progress.at_work_on(partition):
+            position = self._patiently(lambda: self._owner.restore(partition))
         bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
         if position > bounds.end:
             raise OffsetTrimmed(
@@ -317,12 +323,14 @@ class PartitionLoop:
                 if self._give_up_s is None:
                     self._give_up_s = now + self._outage_s_max
                     self.on_outage(error)
+                self.progress.waits(error.message)
                 left_s = self._give_up_s - now
                 if left_s <= 0 or self._stop.is_set():
                     raise
             else:
                 if self._give_up_s is not None:
                     self._give_up_s = None
+                    self.progress.waits(None)
                     self.on_outage(None)
                 return result
             self._stop.wait(min(delay_s, left_s))
@@ -338,7 +346,9 @@ class _Listener:
         self.hints_refused = 0
 
     def assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        return {partition: self._loop._own(partition) for partition in partitions}
+        starts = {partition: self._loop._own(partition) for partition in partitions}
+        self._loop.progress.assigned()
+        return starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
         self.hint({p: self._loop.positions[p] for p in partitions if p in self._loop.positions})

@@ -95,6 +95,8 @@ def kafka_options(settings: Settings, *, bulk: bool = False) -> dict[str, str]:
         "delivery.timeout.ms": str(round(settings.writer.delivery_timeout_s * 1000)),
         "queue.buffering.max.messages": str(settings.writer.queue_records_max),
     }
+    if settings.log.oauth_token:
+        ours["oauth.token"] = settings.log.oauth_token
     return {**ours, **settings.kafka.client_options()}
 
 

@@ -17,8 +17,9 @@ import orjson
 from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import RedisScript, ask
+from tracklog.processors.processor import Shape
 from tracklog.processors.store import Checkpoint
-from tracklog.processors.store_keys import StoreKeys, build_field, pointer_key
+from tracklog.processors.store_keys import StoreKeys, build_field, layout_field, pointer_key
 from tracklog.processors.writes import (
     Add,
     Extend,
@@ -132,7 +133,7 @@ class RedisStore:
         ask(self._client, commands)
 
     def declare(self, layout: str) -> str:
-        field, pointer = f"layout:v{self.keys.version}", pointer_key(self.keys.prefix, self.keys.name)
+        field, pointer = layout_field(self.keys.version), pointer_key(self.keys.prefix, self.keys.name)
         _, said = ask(self._client, [("HSETNX", pointer, field, layout), ("HGET", pointer, field)])
         return str(said.decode())
 
@@ -260,14 +261,21 @@ class LiveKeys(NamedTuple):
     partitions: int
 
 
-def live_keys(client: RedisClient, prefix: str, name: str) -> LiveKeys | None:
-    """By the projection's pointer; None when nothing was folded yet."""
+def live_keys(client: RedisClient, prefix: str, name: str, version: int | None = None) -> LiveKeys | None:
+    """By the projection's pointer; None when nothing was folded yet. `version`: another than the one it names."""
     (fields,) = ask(client, [("HGETALL", pointer_key(prefix, name))])
-    version, partitions = fields.get(b"version"), fields.get(b"partitions")
-    if version is None or partitions is None:
+    named, partitions = fields.get(b"version"), fields.get(b"partitions")
+    if named is None or partitions is None:
         return None
-    build = fields.get(build_field(int(version)).encode(), b"0")
-    return LiveKeys(StoreKeys(prefix, name, int(version), int(build)), int(partitions))
+    version = int(named) if version is None else version
+    build = fields.get(build_field(version).encode(), b"0")
+    return LiveKeys(StoreKeys(prefix, name, version, int(build)), int(partitions))
+
+
+def layout_of(client: RedisClient, keys: StoreKeys) -> Mapping[str, Shape]:
+    """What a version said of its keys; empty when it said nothing."""
+    (said,) = ask(client, [("HGET", pointer_key(keys.prefix, keys.name), layout_field(keys.version))])
+    return {} if said is None else {name: Shape(shape) for name, shape in orjson.loads(said).items()}
 
 
 def _script() -> str:

@@ -18,6 +18,11 @@ def build_field(version: int) -> str:
     return f"build:v{version}"
 
 
+def layout_field(version: int) -> str:
+    """The pointer's field that says the layout of a version."""
+    return f"layout:v{version}"
+
+
 def pointer_key(prefix: str, name: str) -> str:
     return f"{prefix}:projection:{name}"
 

@@ -15,7 +15,7 @@ import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemClock
-from tracklog.infra.log.port import Log
+from tracklog.infra.log.port import Log, Position
 from tracklog.producers.edits import misfit
 from tracklog.producers.history import Histories
 from tracklog.producers.post import Poster
@@ -56,13 +56,24 @@ class Answers:
         self._poster = Poster(log, topics, clock=clock, framing=framing)
 
     async def settle(
-        self, trajectory_id: str, call_id: str, *, person: str, happened: bool, output: str, reason: str = ""
-    ) -> None:
+        self,
+        trajectory_id: str,
+        call_id: str,
+        *,
+        person: str,
+        happened: bool,
+        output: str,
+        reason: str = "",
+        intent_hash: bytes | None = None,
+    ) -> Position:
         """Whether a call happened that nobody but a person can find out about; `output` is given to the model.
+        `intent_hash` is of the intent that is meant; None for the one that is open now. Returns where that is in the
+        inbox topic.
 
-        Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
+        Raises InvalidEvent for a call that nobody was asked about, for another intent than is open, and what
+        `Poster.post` raises.
         """
-        state, call = await self._escalated(trajectory_id, call_id)
+        state, call = await self._escalated(trajectory_id, call_id, intent_hash)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -71,11 +82,13 @@ class Answers:
             output=Body.of(output, TEXT),
             reason=reason,
         )
-        await self._post(state, body, person)
+        return await self._post(state, body, person)
 
-    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> None:
+    async def retry(
+        self, trajectory_id: str, call_id: str, *, person: str, reason: str = "", intent_hash: bytes | None = None
+    ) -> Position:
         """Has a call done again that may have happened: twice, then. Raises as `settle`."""
-        state, call = await self._escalated(trajectory_id, call_id)
+        state, call = await self._escalated(trajectory_id, call_id, intent_hash)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -84,15 +97,20 @@ class Answers:
             output=Body.of("", TEXT),
             reason=reason,
         )
-        await self._post(state, body, person, {EXT_RETRY: "true"})
+        return await self._post(state, body, person, {EXT_RETRY: "true"})
 
-    async def _escalated(self, trajectory_id: str, call_id: str) -> tuple[State, Call]:
+    async def _escalated(self, trajectory_id: str, call_id: str, intent_hash: bytes | None) -> tuple[State, Call]:
         state = await self._state(trajectory_id)
         call = state.calls.get(call_id)
         if call is None or call.status is not CallStatus.ESCALATED:
             raise InvalidEvent(
                 f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
                 hint="open its session: that settles what can be settled, and says which call a person must look at",
+            )
+        if intent_hash is not None and intent_hash != call.hash:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} was made again since, and is in doubt anew",
+                hint="say what became of that one: it has a link of its own",
             )
         return state, call
 
@@ -107,7 +125,7 @@ class Answers:
         answer: str | None = None,
         arguments: str | None = None,
         request_hash: bytes | None = None,
-    ) -> None:
+    ) -> Position:
         """Approves a held call, denies it (`reason` is given to the model), answers in its place, or edits its
         `arguments` (a JSON object, all of them), which are then ruled on anew.
 
@@ -140,7 +158,7 @@ class Answers:
             answer=None if answer is None else Body.of(answer, TEXT),
             arguments=None if arguments is None else Body.of(arguments, JSON),
         )
-        await self._post(state, body, who.name, who.ext)
+        return await self._post(state, body, who.name, who.ext)
 
     def _check_request(
         self, call: str, state: State, request: Request, who: Approver, request_hash: bytes | None
@@ -175,10 +193,10 @@ class Answers:
     async def _state(self, trajectory_id: str) -> State:
         return (await self._histories.read(trajectory_id))[0]
 
-    async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> None:
+    async def _post(self, state: State, body: InboxBody, person: str, ext: Mapping[str, str] | None = None) -> Position:
         said = hashlib.sha256(repr(body).encode("utf-8", "replace")).hexdigest()[:16]
         inbox_id = InboxId(source=f"{person}/{said}", seq=0)
-        await self._poster.post(state.trajectory_id, body, inbox_id=inbox_id, tenant=state.tenant, ext=ext)
+        return await self._poster.post(state.trajectory_id, body, inbox_id=inbox_id, tenant=state.tenant, ext=ext)
 
 
 def _check_words(choice: Choice, answer: str | None, arguments: str | None) -> None:

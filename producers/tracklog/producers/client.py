@@ -16,22 +16,24 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.infra.log.port import Log, Position, Reader, Record
 from tracklog.infra.log.trimmed import beginning_trimmed, pass_trimmed
 from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.calls_made import check_has_call
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, successor_of
 from tracklog.producers.post import Poster
 from tracklog.producers.record import TEXT
 from tracklog.producers.whereabouts import (
     Whereabouts,
     check_can_go_back,
+    check_free,
     check_open,
     check_stopped,
     check_there,
@@ -49,7 +51,7 @@ from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import NO_BUDGETS, Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
 
-__all__ = ["Client", "Result"]
+__all__ = ["Client", "Placed", "Result"]
 
 POLL_S: Final = 0.25
 
@@ -73,6 +75,13 @@ class Result:
                 hint=f"tracklog show {self.trajectory_id}",
             )
         return self.output
+
+
+class Placed(NamedTuple):
+    """A task that is durable: its trajectory, and where it is in the inbox topic."""
+
+    trajectory_id: str
+    position: Position
 
 
 class Client:
@@ -110,14 +119,43 @@ class Client:
         budgets: Budgets = NO_BUDGETS,
         on_behalf_of: str | None = None,
         swarm: str | None = None,
+        where: Whereabouts | None = None,
     ) -> str:
         """Gives a task to the workers; returns the trajectory's id when the task is durable. `on_behalf_of` is who
         asked for it, and may not approve its held calls unless the policy says so; `swarm` names the runs that it talks
         with.
 
         With an `id` it may be called any number of times: the same task is done once, another task under an id that
-        is taken is refused.
+        is taken is refused, in the record. `where`, as `look_up` has just found it: such a one is refused here, with
+        InvalidEvent. Without it nothing is read.
         """
+        placed = await self.place(
+            agent,
+            task,
+            id=id,
+            labels=labels,
+            tenant=tenant,
+            budgets=budgets,
+            on_behalf_of=on_behalf_of,
+            swarm=swarm,
+            where=where,
+        )
+        return placed.trajectory_id
+
+    async def place(
+        self,
+        agent: str,
+        task: str,
+        *,
+        id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+        budgets: Budgets = NO_BUDGETS,
+        on_behalf_of: str | None = None,
+        swarm: str | None = None,
+        where: Whereabouts | None = None,
+    ) -> Placed:
+        """As `submit`; says also where the task is."""
         trajectory_id = check_trajectory_id(id if id is not None else self._entropy.nonce().hex())
         with checked("the task"):
             started = ev.TaskStarted(
@@ -131,38 +169,41 @@ class Client:
             )
         body = inbox.Submit(task=started)
         what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
-        await self._post(trajectory_id, body, f"submit:{what}", tenant)
-        return trajectory_id
+        source = f"submit:{what}"
+        if where is not None:
+            check_free(where, source)
+        return Placed(trajectory_id, await self._post(trajectory_id, body, source, tenant))
 
     async def look_up(self, trajectory_ids: Iterable[str]) -> dict[str, Whereabouts]:
         """Where these trajectories stand, read from the log at once."""
         ids = [check_trajectory_id(one) for one in trajectory_ids]
         return await asyncio.to_thread(look_up, self._log, self._topics, ids)
 
-    async def send(self, trajectory_id: str, text: str) -> None:
-        """Says something to it. The messages of all senders are received in the order of the inbox.
+    async def send(self, trajectory_id: str, text: str) -> Position:
+        """Says something to it; returns where that is in the inbox topic. The messages of all senders are received in
+        the order of the inbox.
 
         Raises InputError for a trajectory that is not there, TrajectoryEnded.
         """
         check_open(await self._where(trajectory_id, None))
         body = inbox.Message(peer=self._by, role=Role.USER, message=self._body(text))
-        await self._post(trajectory_id, body, self._new("message"))
+        return await self._post(trajectory_id, body, self._new("message"))
 
-    async def cancel(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> None:
+    async def cancel(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> Position:
         """Asks that it ends as cancelled, at its next step; what is under way is settled first.
 
         `where`: as `look_up` has just found it. Raises InputError for a trajectory that is not there, TrajectoryEnded.
         """
         check_open(await self._where(trajectory_id, where))
-        await self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
+        return await self._post(trajectory_id, inbox.Cancel(by=self._by, reason=reason), self._new("cancel"))
 
-    async def retry(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> None:
+    async def retry(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> Position:
         """Lets one that was stopped (failed, stuck, poison, diverged, drift) go on from where it is.
 
         Raises as `cancel`, and InvalidEvent for one that was not stopped.
         """
         check_stopped(await self._where(trajectory_id, where))
-        await self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
+        return await self._post(trajectory_id, inbox.Retry(by=self._by, reason=reason), self._new("retry"))
 
     async def go_back(
         self, trajectory_id: str, turn: int, reason: str = "", *, where: Whereabouts | None = None
@@ -187,19 +228,23 @@ class Client:
 
     async def annotate(
         self, trajectory_id: str, judgement: inbox.Annotation, *, where: Whereabouts | None = None
-    ) -> State:
-        """Judges it, a turn or a call of it, also after its end; returns how it stood just before.
+    ) -> tuple[State, Position]:
+        """Judges it, a turn or a call of it, also after its end; returns how it stood just before, and where the
+        judgement is in the inbox topic.
 
         Taken once for each source and `client_id`, however often it is said. Raises InputError for a trajectory that
-        is not there and for a turn that it has not come to, TrajectoryFaulty.
+        is not there, for a turn that it has not come to and a call that it has not made, TrajectoryFaulty.
         """
         found = await self._where(trajectory_id, where)
         check_there(found)
         if judgement.turn is not None and judgement.turn > found.state.turn:
             raise InputError(f"trajectory {trajectory_id!r} has come to turn {found.state.turn}, not {judgement.turn}")
+        if judgement.call_id is not None:
+            about = trajectory_id, judgement.call_id
+            await asyncio.to_thread(check_has_call, self._log, self._topics.events, *about)
         said = hashlib.sha256(f"annotation/{judgement.client_id}".encode()).hexdigest()[:16]
-        await self._post(trajectory_id, judgement, f"{judgement.source}/{said}", found.state.tenant)
-        return found.state
+        at = await self._post(trajectory_id, judgement, f"{judgement.source}/{said}", found.state.tenant)
+        return found.state, at
 
     async def result(self, trajectory_id: str, wait_s: float = 0.0) -> Result:
         """How it ended. Raises NotDone, which says where it stands, when it has not within `wait_s` seconds."""
@@ -271,9 +316,11 @@ class Client:
     def _new(self, kind: str) -> str:
         return f"{kind}:{self._entropy.nonce().hex()}"
 
-    async def _post(self, trajectory_id: str, body: inbox.InboxBody, source: str, tenant: str | None = None) -> None:
+    async def _post(
+        self, trajectory_id: str, body: inbox.InboxBody, source: str, tenant: str | None = None
+    ) -> Position:
         own = tenant if tenant is not None else self._tenant
-        await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=source, seq=0), tenant=own)
+        return await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=source, seq=0), tenant=own)
 
 
 def _not_done(state: State) -> NotDone:

@@ -206,7 +206,7 @@ class LogView:
         """The reader over all partitions, from their ends at the first request on."""
         if self._reader is None:
             self._partitions = self._log.partition_count(self._topic)
-            ends = {p: self._log.bounds(self._topic, p).end for p in range(self._partitions)}
+            ends = self._log.ends(self._topic, range(self._partitions))
             self._reader = self._log.reader(self._topic, ends)
         return self._reader
 
@@ -249,7 +249,7 @@ class LogView:
             self._indices.popleft()
 
     def _catch_up(self, reader: Reader, partitions: set[int], deadline: float) -> None:
-        ends = {p: self._log.bounds(self._topic, p).end for p in partitions}
+        ends = self._log.ends(self._topic, partitions)
         while any(reader.position(p) < end for p, end in ends.items()):
             if self._clock.monotonic_s() > deadline:
                 raise LogUnavailable(

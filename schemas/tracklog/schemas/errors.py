@@ -78,6 +78,8 @@
     |   +-- StoreUnavailable
     |   +-- StoreUnsafe           evicts keys, or another setting that loses data
     |   +-- StoreConflict         the stored position moved under the writer
+    |   +-- NotFolded             nobody has folded this projection yet
+    |   +-- ReadBehind            a position that was to be seen was not folded within the bound
     +-- RegistryError             the schema registry                                  exit 3
     |   +-- SchemaIncompatible    a schema that its subject's other versions do not allow
     +-- OutputError               a file or stream that takes no more                exit 3
@@ -366,6 +368,12 @@ class StoreUnsafe(StoreError): ...
 
 
 class StoreConflict(StoreError): ...
+
+
+class NotFolded(StoreError): ...
+
+
+class ReadBehind(StoreError): ...
 
 
 class RegistryError(TracklogError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import TEXT, Has, Id, Viewer, done, resource
 from tracklog.producers.noting import is_nobodys, note
@@ -15,7 +17,7 @@ router = resource("annotations")
 
 
 @router.post("/trajectories/{trajectory_id}/annotations", status_code=202)
-async def annotate(has: Has, who: Viewer, trajectory_id: Id, body: bodies.Annotate) -> dict[str, str]:
+async def annotate(has: Has, who: Viewer, trajectory_id: Id, body: bodies.Annotate) -> dict[str, Any]:
     """Judges a trajectory, a turn or a call; also after its end, and then at once when no worker would take it."""
     state = await has.state(who, trajectory_id)
     try:
@@ -30,9 +32,9 @@ async def annotate(has: Has, who: Viewer, trajectory_id: Id, body: bodies.Annota
         )
     except ValueError as error:
         raise InputError(f"the annotation makes no sense: {error}") from None
-    stood = await has.client_of(who, state.tenant).annotate(trajectory_id, said)
+    stood, at = await has.client_of(who, state.tenant).annotate(trajectory_id, said)
     if not is_nobodys(stood):
-        return done(has, who, "annotate", trajectory_id)
+        return done(has, who, "annotate", trajectory_id, at=at)
     async with has.new_producer() as producer:
         await note(producer, has.log, has.topics, trajectory_id, owner=who.name, clock=has.clock)
-    return {**done(has, who, "annotate", trajectory_id), "status": "taken"}
+    return {**done(has, who, "annotate", trajectory_id, at=at), "status": "taken"}

@@ -10,21 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tracklog.consumers.event_json import event_map
+from tracklog.consumers.read_events import Accepted
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Reader, Record
-from tracklog.infra.log.ranges import read_range
-from tracklog.schemas.codec import Event, decode_event
-from tracklog.schemas.errors import ForeignRecord
-from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 
-__all__ = ["Accepted", "EventStream", "events_of", "gone", "poll"]
+__all__ = ["EventStream", "gone", "poll"]
 
 POLL_S: Final = 0.5
 POLL_RECORDS_MAX: Final = 100
@@ -34,40 +31,6 @@ SEND_S_MAX: Final = 30.0
 """How long a client may take nothing before its stream is ended."""
 STREAM_S_MAX: Final = 3600.0
 """The life of a stream; its client connects again and goes on."""
-
-
-def events_of(log: Log, topic: str, trajectory_id: str, after: int, limit: int) -> list[dict[str, Any]]:
-    """The accepted events behind a seq, in order, as plain values. Blocks: it scans the partition."""
-    key = trajectory_id.encode()
-    partition = partition_of(key, log.partition_count(topic))
-    bounds = log.bounds(topic, partition)
-    accepted = Accepted(key)
-    found: list[dict[str, Any]] = []
-    for record in read_range(log, topic, partition, bounds.first, bounds.end):
-        found += (event_map(event, record) for event in accepted.of(record) if event.envelope.seq > after)
-        if len(found) >= limit:
-            break
-    return found[:limit]
-
-
-class Accepted:
-    """The accepted events of one trajectory among the records of its partition."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._head: Head = EMPTY_HEAD
-
-    def of(self, record: Record) -> Iterator[Event]:
-        if record.key != self._key:
-            return
-        try:
-            event = decode_event(record.key, record.value, record.headers)
-        except ForeignRecord:
-            return
-        judgement = judge(self._head, event)
-        self._head = advance(self._head, event, judgement)
-        if judgement.verdict is Verdict.ACCEPTED:
-            yield event
 
 
 class EventStream(Response):
@@ -118,7 +81,7 @@ class EventStream(Response):
 
     def _frames(self, accepted: Accepted, records: list[Record]) -> Iterator[bytes]:
         for record in records:
-            for event in accepted.of(record):
+            for event, _ in accepted.of(record):
                 if event.envelope.seq > self._after:
                     data = orjson.dumps(event_map(event, record))
                     yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.envelope.seq, event.name.encode(), data)

@@ -32,6 +32,8 @@ class Recorded(BaseModel):
     """The epoch in which the last of them was accepted."""
     seqs: list[int]
     """Where they are in the trajectory."""
+    seen: str
+    """PARTITION:OFFSET of the last of them: whoever reads with `?seen=` of it finds them."""
     hash: str
     """That of the last event, in hexadecimal: the next event hangs on it."""
 

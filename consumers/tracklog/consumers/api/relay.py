@@ -22,8 +22,9 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tracklog.consumers.api.events import BEAT_S, SEND_S_MAX, STREAM_S_MAX, Accepted, gone, poll
+from tracklog.consumers.api.events import BEAT_S, SEND_S_MAX, STREAM_S_MAX, gone, poll
 from tracklog.consumers.event_json import event_map
+from tracklog.consumers.read_events import Accepted
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
@@ -181,7 +182,7 @@ class TokenStream(Response):
                 if reader.position(partition) >= bounds.end and not self._before.done():
                     self._before.set_result(replies)
                 for record in await asyncio.to_thread(poll, reader):
-                    for event in accepted.of(record):
+                    for event, _ in accepted.of(record):
                         if isinstance(event.body, ev.TaskEnded):
                             return frame("ended", {})
                         if isinstance(event.body, ev.ModelReplied) and record.offset >= bounds.end:

@@ -5,7 +5,6 @@ Each resource has a module with one `router`; `app.ROUTERS` lists them.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
@@ -14,9 +13,8 @@ from pydantic import BeforeValidator
 
 from tracklog.consumers.api.services import Services
 from tracklog.consumers.api.tokens import Principal, Role
-from tracklog.schemas import inbox, limits
-from tracklog.schemas.state import State
-from tracklog.schemas.values import InboxId
+from tracklog.infra.log.port import Position
+from tracklog.schemas import limits
 
 __all__ = [
     "PAGE_MAX",
@@ -29,7 +27,6 @@ __all__ = [
     "Recorder",
     "Viewer",
     "done",
-    "post_once",
     "resource",
     "services_of",
     "tenant_of",
@@ -100,14 +97,10 @@ def tenant_of(who: Principal, asked: str | None) -> str | None:
     raise HTTPException(422, f"say which tenant: {', '.join(sorted(who.tenants))}")
 
 
-async def post_once(has: Services, who: Principal, state: State, body: inbox.InboxBody, client_id: str) -> None:
-    """Under an identity from the client's own: said twice, it is taken once."""
-    said = hashlib.sha256(client_id.encode()).hexdigest()[:16]
-    inbox_id = InboxId(source=f"{who.name}/{said}", seq=0)
-    await has.poster.post(state.trajectory_id, body, inbox_id=inbox_id, tenant=state.tenant)
-
-
-def done(has: Services, who: Principal, what: str, trajectory_id: str, detail: str = "") -> dict[str, str]:
-    """The answer to what is in an inbox now, after a line in the audit log."""
+def done(
+    has: Services, who: Principal, what: str, trajectory_id: str, detail: str = "", *, at: Position
+) -> dict[str, Any]:
+    """The answer to what is in an inbox now, and where there, after a line in the audit log."""
     has.note(who, what, trajectory_id, detail)
-    return {"trajectory_id": trajectory_id, "status": "in the inbox"}
+    place = {"topic": has.topics.inbox, "partition": at.partition, "offset": at.offset}
+    return {"trajectory_id": trajectory_id, "status": "in the inbox", "position": place}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from fastapi import HTTPException
 
@@ -28,43 +29,46 @@ def _awaiting(state: State, call_id: str) -> Call | None:
 
 
 @router.put("/trajectories/{trajectory_id}/task", status_code=202)
-async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit) -> dict[str, str]:
+async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit) -> dict[str, Any]:
     """Gives a task to the workers. The same task again is the same; another one under this id is refused."""
     if not who.sees(body.tenant):
         raise HTTPException(403, f"this token is not for tenant {body.tenant!r}")
     client = has.client_of(who, body.tenant)
     asker = None if has.tokens is None else who.name
+    where = await has.known(who, trajectory_id)
     labels, tenant = body.labels, body.tenant
-    await client.submit(body.agent, body.task, id=trajectory_id, labels=labels, tenant=tenant, on_behalf_of=asker)
-    return done(has, who, "submit", trajectory_id)
+    placed = await client.place(
+        body.agent, body.task, id=trajectory_id, labels=labels, tenant=tenant, on_behalf_of=asker, where=where
+    )
+    return done(has, who, "submit", trajectory_id, at=placed.position)
 
 
 @router.post("/trajectories/{trajectory_id}/messages", status_code=202)
-async def send(has: Has, who: Operator, trajectory_id: Id, body: bodies.Said) -> dict[str, str]:
+async def send(has: Has, who: Operator, trajectory_id: Id, body: bodies.Said) -> dict[str, Any]:
     """Says something to the agent."""
     state = await has.state(who, trajectory_id)
-    await has.client_of(who, state.tenant).send(trajectory_id, body.text)
-    return done(has, who, "send", trajectory_id)
+    at = await has.client_of(who, state.tenant).send(trajectory_id, body.text)
+    return done(has, who, "send", trajectory_id, at=at)
 
 
 @router.post("/trajectories/{trajectory_id}/cancel", status_code=202)
-async def cancel(has: Has, who: Operator, trajectory_id: Id, body: bodies.Cancel) -> dict[str, str]:
+async def cancel(has: Has, who: Operator, trajectory_id: Id, body: bodies.Cancel) -> dict[str, Any]:
     """Asks it to end at its next step."""
     state = await has.state(who, trajectory_id)
-    await has.client_of(who, state.tenant).cancel(trajectory_id, body.reason)
-    return done(has, who, "cancel", trajectory_id)
+    at = await has.client_of(who, state.tenant).cancel(trajectory_id, body.reason)
+    return done(has, who, "cancel", trajectory_id, at=at)
 
 
 @router.post("/trajectories/{trajectory_id}/retry", status_code=202)
-async def retry(has: Has, who: Operator, trajectory_id: Id, body: bodies.Cancel) -> dict[str, str]:
+async def retry(has: Has, who: Operator, trajectory_id: Id, body: bodies.Cancel) -> dict[str, Any]:
     """Lets one that was stopped go on."""
     state = await has.state(who, trajectory_id)
-    await has.client_of(who, state.tenant).retry(trajectory_id, body.reason)
-    return done(has, who, "retry", trajectory_id)
+    at = await has.client_of(who, state.tenant).retry(trajectory_id, body.reason)
+    return done(has, who, "retry", trajectory_id, at=at)
 
 
 @router.post("/trajectories/{trajectory_id}/outcomes", status_code=202)
-async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.Outcome) -> dict[str, str]:
+async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.Outcome) -> dict[str, Any]:
     """What became of a dispatched call whose tool said that it answers later; the first one that is taken counts.
 
     The model is given the first 64 KiB of the output; the whole is kept.
@@ -93,5 +97,5 @@ async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.O
         settled=Settled.DIRECT,
     )
     inbox_id = InboxId(source=f"outcome/{call.lane}", seq=call.seq)  # the call's own: of two, one is taken
-    await has.poster.post(trajectory_id, outcome, inbox_id=inbox_id, tenant=state.tenant)
-    return done(has, who, "outcome", trajectory_id, body.call_id)
+    at = await has.poster.post(trajectory_id, outcome, inbox_id=inbox_id, tenant=state.tenant)
+    return done(has, who, "outcome", trajectory_id, body.call_id, at=at)

@@ -78,7 +78,7 @@ async def _annotate(run: Run, log: Log, trajectory_id: str, judgement: inbox.Ann
     """Whether the record has it already, and not only the inbox."""
     settings, topics = run.settings, run.settings.topic_names
     client = Client(log, topics, blobs=blobs_of(settings), by=judgement.source, framing=framing_of(settings))
-    state = await client.annotate(trajectory_id, judgement)
+    state, _ = await client.annotate(trajectory_id, judgement)
     if not is_nobodys(state):
         return False
     async with producer_of(settings, log) as producer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -150,14 +151,14 @@ class _Demo:
         )
         reader = Reader(self.client, prefix=self.run.settings.prefix)
         wanted = Wanted(labels={"reward": "0"}, tool=TOOL)
-        page = listed(reader, wanted, None, cursor=None, limit=LISTED)
+        page = asyncio.run(listed(reader, wanted, None, cursor=None, limit=LISTED))
         if not self.run.as_json:
             list_runs.tell(self.run, page)
 
     def show(self) -> Timeline:
         self.say("Show one run, turn by turn", f"show {CHOSEN}")
-        kept = Reader(self.client, prefix=self.run.settings.prefix).events(CHOSEN)
-        found = timeline(CHOSEN, kept.records)
+        reader = Reader(self.client, prefix=self.run.settings.prefix, log=self.log)
+        found = timeline(CHOSEN, asyncio.run(reader.records(CHOSEN)).value)
         if not self.run.as_json:
             show.tell(self.run, found, entries_max=TIMELINE_ENTRIES)
         return found

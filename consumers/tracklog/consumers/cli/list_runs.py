@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +11,7 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.listing import SAMPLE, Listed, listed, parse_labels, parse_time
-from tracklog.consumers.read import Reader
-from tracklog.consumers.read_filter import Filter
+from tracklog.consumers.read import Answer, Filter, Reader
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.ways_out import stopped_words
 from tracklog.consumers.where import Where
@@ -55,15 +55,17 @@ def list_command(
     )
     with opened_views(run.settings) as (log, client):
         reader = Reader(client, prefix=run.settings.prefix)
-        page = listed(reader, wanted, condition, cursor=cursor, limit=limit)
-        lag = lag_of(log, run.settings.topic_names.events, reader.as_of())
+        page = asyncio.run(listed(reader, wanted, condition, cursor=cursor, limit=limit))
+        lag = lag_of(log, run.settings.topic_names.events, page.as_of.positions)
     tell(run, page, lag=lag)
 
 
-def tell(run: Run, page: Listed, *, lag: int = 0) -> None:
+def tell(run: Run, answer: Answer[Listed], *, lag: int = 0) -> None:
+    page = answer.value
     tell_lag(run, lag)
     if run.as_json:
-        run.out.json({"trajectories": page.rows, "next": page.next, "lag": lag})
+        as_of = answer.as_of.as_map()
+        run.out.json({"trajectories": page.rows, "next": page.next, "as_of": as_of, "lag": lag})
         return
     if not page.rows:
         run.out.text("no trajectory matches")

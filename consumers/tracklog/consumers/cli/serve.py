@@ -8,15 +8,20 @@ import signal
 import socket
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.observing.role import observed
 from tracklog.consumers.wiring import blobs_of, check_writable, framing_of, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.settings_http import LOOPBACK
 from tracklog.schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tracklog.consumers.api.services import Services
 
 app = new_app()
 
@@ -47,13 +52,11 @@ def serve(run: Run) -> None:
 
 
 async def _serve(run: Run, log: Log, client: RedisClient) -> None:
-    import uvicorn
-
-    from tracklog.consumers.api.app import make_app
     from tracklog.consumers.api.limits import RateLimit
     from tracklog.consumers.api.oidc import Oidc
     from tracklog.consumers.api.services import Services
     from tracklog.consumers.api.tokens import TokenFile
+    from tracklog.consumers.observing.server import of_server
 
     settings, clock = run.settings.api, SystemClock()
     services = Services(
@@ -69,6 +72,17 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         settings=run.settings,
         oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
+    with observed("serve", run.settings, log, client, told=run.out.note, health=services.health) as seen:
+        of_server(seen, services)
+        await _until_stopped(run, services)
+
+
+async def _until_stopped(run: Run, services: Services) -> None:
+    import uvicorn
+
+    from tracklog.consumers.api.app import make_app
+
+    settings = run.settings.api
     app = make_app(services, body_bytes_max=settings.body_bytes_max)
     listening = _listening(settings.host, settings.port)
     told = logging.getLogger("tracklog.audit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -17,12 +18,13 @@ from tracklog.consumers.cli.show_call import tell_call
 from tracklog.consumers.copying import appended_ms
 from tracklog.consumers.event_json import event_map, foreign_map
 from tracklog.consumers.read import Reader
+from tracklog.consumers.read_live import LOG
 from tracklog.consumers.summary import cut, money, one_line
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
 from tracklog.consumers.ways_out import ways_out
 from tracklog.consumers.wiring import check_topic, is_cold, lag_of, opened_log, opened_views
 from tracklog.infra.log.trimmed import check_beginning
-from tracklog.schemas.errors import InputError, StoreError
+from tracklog.schemas.errors import InputError
 from tracklog.schemas.state import State, dump_state
 
 app = new_app()
@@ -77,15 +79,10 @@ def show(
 def _warm(run: Run, topic: str, trajectory_id: str) -> tuple[str, Timeline]:
     """From Redis, where it has every record of the trajectory that it knows of; from the log otherwise."""
     with opened_views(run.settings) as (log, client):
-        reader = Reader(client, prefix=run.settings.prefix)
-        try:
-            kept = reader.events(trajectory_id)
-        except StoreError:  # nothing is folded yet: the log has it all
-            return "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))
-        if not kept.complete or not kept.records:
-            return "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))
-        tell_lag(run, lag_of(log, topic, reader.as_of(), [kept.records[0].partition]))
-        return "redis", timeline(trajectory_id, kept.records)
+        reader = Reader(client, prefix=run.settings.prefix, log=log)
+        found = asyncio.run(reader.records(trajectory_id))
+        tell_lag(run, lag_of(log, topic, found.as_of.positions))
+        return LOG if found.as_of.source == LOG else "redis", timeline(trajectory_id, found.value)
 
 
 def timeline_map(found: Timeline) -> dict[str, Any]:

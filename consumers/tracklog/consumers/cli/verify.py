@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,8 +74,8 @@ def _stored(run: Run, against: Against) -> Iterator[Stored | None]:
     if against is Against.LOG:
         yield None
         return
-    with opened_redis(run.settings) as client:
-        yield StoredStates(Reader(client, prefix=run.settings.prefix))
+    with opened_redis(run.settings) as client, asyncio.Runner() as runner:
+        yield StoredStates(Reader(client, prefix=run.settings.prefix), runner)
 
 
 class Summary:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import typer
 
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.waiting import Queue, WaitingPage, row_of, waiting_in_log
+from tracklog.consumers.read import Reader
+from tracklog.consumers.waiting import WaitingPage, row_of, waiting_in_log
 from tracklog.consumers.wiring import agenda_of, check_topic, lag_of, opened_log, opened_views
 from tracklog.infra.clock import SystemClock
 from tracklog.processors.agenda import Waiting
-from tracklog.schemas.errors import StackError, StoreUnavailable
+from tracklog.schemas.errors import NotFolded, StackError, StoreUnavailable
 
 __all__ = ["AGE_UNITS", "Cursor", "Limit", "Tenant", "age", "tell_waiting"]
 
@@ -66,12 +68,11 @@ def _page(run: Run, kind: str, tenant: str | None, cursor: str | None, limit: in
     settings = run.settings
     try:
         with opened_views(settings, agenda_of) as (log, client):
-            topic = settings.topic_names.events
-            queue = Queue(client, settings.prefix, log.partition_count(topic))
-            page = queue.page(kind, tenant=tenant, cursor=cursor, limit=limit)
-            return page, lag_of(log, topic, queue.as_of())
-    except (StoreUnavailable, StackError) as error:
-        run.out.warning(f"the whole log is read, since Redis is not there: {error.message}")
+            reader = Reader(client, prefix=settings.prefix)
+            page = asyncio.run(reader.waiting(kind, tenant=tenant, cursor=cursor, limit=limit))
+            return page.value, lag_of(log, settings.topic_names.events, page.as_of.positions)
+    except (StoreUnavailable, NotFolded, StackError) as error:
+        run.out.warning(f"the whole log is read, since Redis does not have it: {error.message}")
     with opened_log(settings) as log:
         check_topic(log, settings)
         return waiting_in_log(log, settings.topic_names, kind, tenant=tenant, cursor=cursor, limit=limit), 0

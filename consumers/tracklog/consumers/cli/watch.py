@@ -15,7 +15,9 @@ from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.standing import stop_at_signals
 from tracklog.consumers.event_json import event_map
-from tracklog.consumers.overview import Doubted, Overview, overview
+from tracklog.consumers.overview import Overview, overview
+from tracklog.consumers.read import Reader
+from tracklog.consumers.read_builtin import Doubted
 from tracklog.consumers.watching import Token, Wanted, Watched, watch
 from tracklog.consumers.wiring import check_topic, everything_of, folds_itself, opened_log, opened_views
 from tracklog.infra.clock import SystemClock
@@ -99,12 +101,13 @@ def _tell_event(run: Run, watched: Watched) -> None:
 def _watch_table(run: Run, count: int | None) -> None:
     clock, looks, pause = SystemClock(), 0, threading.Event()
     with opened_views(run.settings, everything_of) as (log, client), _screen(run) as show:
+        reader = Reader(client, prefix=run.settings.prefix)
         while looks != count:
             if looks:
                 pause.wait(EVERY_S)
             if looks and folds_itself(run.settings):
                 everything_of(run.settings, log, client).loop.drain()
-            show(overview(client, run.settings.prefix, clock.now_us() // 1000))
+            show(asyncio.run(overview(reader, clock.now_us() // 1000)))
             looks += 1
 
 

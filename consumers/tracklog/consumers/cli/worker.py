@@ -15,6 +15,8 @@ import typer
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.observing.role import Observed, observed
+from tracklog.consumers.observing.roles import of_worker
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, opened_redis, producer_of
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
@@ -60,7 +62,8 @@ def worker(
     with opened_log(run.settings, make_topics=True) as log:
         check_writable(log, run.settings)
         owner = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
-        asyncio.run(_work(run, log, agents, owner, drift))
+        with observed("worker", run.settings, log, told=run.out.note) as seen:
+            asyncio.run(_work(run, log, agents, owner, drift, seen))
     run.out.text("stopped")
 
 
@@ -73,7 +76,9 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
     return {agent.name: agent for agent in agents}
 
 
-async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None) -> None:
+async def _work(
+    run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None, seen: Observed | None
+) -> None:
     stop, settings = stop_at_signals(), run.settings
     async with producer_of(settings, log) as producer, _relay(settings) as relay:
         files = await asyncio.to_thread(_files, settings, agents)
@@ -100,6 +105,7 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
         made.partition_loop.on_outage = lambda error: tell_outage(run, error)
+        of_worker(seen, made, producer)
         group = settings.topic_names.group(settings.worker.group)
         run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
         try:

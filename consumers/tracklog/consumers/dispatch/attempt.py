@@ -37,7 +37,9 @@ NEVER: Final = "the call did not happen, and never will"
 class OpenCall:
     """An accepted intent without a result. `open` and `cancelled` follow the events; `changed` is set when they do.
 
-    `left_at`: the offset up to which its events were followed when its partition was let go of; None while it is held.
+    `fresh`: its intent has just been read, so the ledger is not asked before the first bid: who was first is told by
+    reading the bid back, whatever was there. `left_at`: the offset up to which its events were followed when its
+    partition was let go of; None while it is held.
     """
 
     trajectory_id: str
@@ -50,6 +52,7 @@ class OpenCall:
     open: bool = True
     cancelled: bool = False
     escalated: bool = False
+    fresh: bool = False
     left_at: int | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -75,7 +78,7 @@ class Desk(Protocol):
     clock: Clock
 
     async def row(self, call: OpenCall) -> Row:
-        """What the ledger says of the call at its present end. Raises LogUnavailable."""
+        """What the ledger says of the call at its present end; of a fresh call what is known. Raises LogUnavailable."""
 
     async def enter(self, call: OpenCall, slot: int, body: LedgerBody) -> Row:
         """Appends to the ledger and reads it back. Raises LogUnavailable, and AppendUnknown past its bound."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tracklog.consumers.dispatch.attempt import Attempting, OpenCall, Report
+from tracklog.consumers.dispatch.ends import Ends
 from tracklog.consumers.dispatch.follow import Intended
 from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.consumers.dispatch.ledger import Ledger
@@ -105,6 +106,7 @@ class Dispatcher:
         self._inline_bytes_max = body_inline_bytes_max
         self.turns: Final = Turns(clock)
         self.pauses: Final = Pauses(log, topics, clock, told)
+        self._ends = Ends(log, topics.events)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
         self._poster = Poster(log, topics, clock=clock, framing=framing)
         self._partitions: dict[int, _Partition] = {}
@@ -126,6 +128,16 @@ class Dispatcher:
     @property
     def open_calls(self) -> int:
         return sum(len(one.calls) for one in self._partitions.values())
+
+    @property
+    def ledger_slots(self) -> int:
+        """Slots of the ledger that open calls have taken, as far as it was read."""
+        return self._ledger.slots
+
+    @property
+    def tools_paused(self) -> int | None:
+        """How many of its own tools are paused; None while nobody knows."""
+        return sum(self.pauses.holds(name) for name in self._tools.names) if self.pauses.known else None
 
     @property
     def partitions(self) -> frozenset[int]:
@@ -158,16 +170,17 @@ class Dispatcher:
         owned = self._partitions.setdefault(partition, _Partition(found.position))
         self._ledger.own(partition, found.rows, found.ledger_position, found.unsaved)
         closed = tuple(one for one in owned.calls if one not in found.rows)
-        self._heard(partition, News(found.position, found.calls, closed, cancelled=tuple(found.cancelled)))
+        news = News(found.position, found.calls, closed, cancelled=tuple(found.cancelled))
+        self._heard(partition, news, fresh=False)
 
-    def _heard(self, partition: int, news: News) -> None:
+    def _heard(self, partition: int, news: News, *, fresh: bool = True) -> None:
         owned = self._partitions.get(partition)
         if owned is None:
             return
         owned.cancelled.update(news.cancelled)
         for one in news.opened:
             if one.hash not in owned.calls:
-                self._opened(partition, owned, one)
+                self._opened(partition, owned, one, fresh=fresh)
         for call_hash in news.closed:
             self._closed(partition, owned, call_hash)
         if news.cancelled:
@@ -179,9 +192,9 @@ class Dispatcher:
         moved, owned.moved = owned.moved, asyncio.Event()
         moved.set()
 
-    def _opened(self, partition: int, owned: _Partition, one: Intended) -> None:
+    def _opened(self, partition: int, owned: _Partition, one: Intended, *, fresh: bool) -> None:
         call = OpenCall(one.trajectory_id, one.tenant, one.epoch, one.seq, one.lane, one.intent, one.hash)
-        call.cancelled = one.trajectory_id in owned.cancelled
+        call.cancelled, call.fresh = one.trajectory_id in owned.cancelled, fresh
         owned.calls[call.hash] = call
         self._where[call.hash] = partition
         owned.tasks[call.hash] = asyncio.create_task(self._care(call), name=f"tracklog-{one.intent.call_id}")
@@ -255,6 +268,9 @@ class Dispatcher:
     # -- the desk of a call
 
     async def row(self, call: OpenCall) -> Row:
+        if call.fresh:
+            call.fresh = False
+            return self._ledger.known(self._at(call), call.hash)
         return await self._ledger.row(self._at(call), call.hash)
 
     async def enter(self, call: OpenCall, slot: int, body: LedgerBody) -> Row:
@@ -277,13 +293,13 @@ class Dispatcher:
 
     async def is_open(self, call: OpenCall) -> bool:
         partition = self._at(call)
-        bounds = await asyncio.to_thread(self._log.bounds, self._topics.events, partition)
+        end = await self._ends.of(partition)
         deadline_s = self.clock.monotonic_s() + SEEN_S_MAX
         while call.open:
             if call.left_at is not None:
-                return await asyncio.to_thread(self._is_quiet, call, partition, call.left_at, bounds.end)
+                return await asyncio.to_thread(self._is_quiet, call, partition, call.left_at, end)
             owned = self._partitions.get(partition)
-            if owned is None or owned.position >= bounds.end:
+            if owned is None or owned.position >= end:
                 break
             left_s = deadline_s - self.clock.monotonic_s()
             if left_s <= 0:

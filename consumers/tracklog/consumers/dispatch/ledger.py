@@ -62,10 +62,16 @@ class Ledger:
         self._reader: Reader | None = None
         self._changed = False
         self._reading = asyncio.Lock()
-        self._tickets = itertools.count(1)
-        self._asked: dict[int, int] = {}
-        self._answered: dict[int, int] = {}
+        self._tickets = itertools.count()
+        self._asked: dict[int, tuple[int, int | None]] = {}
+        """Those who wait for a reading: the partition, and the offset up to which it has to go, None for its end."""
         self.foreign_records = 0
+
+    @property
+    def slots(self) -> int:
+        """Slots that are taken, of the calls that are followed."""
+        with self._lock:
+            return sum(len(row.slots) for rows in self._rows.values() for row in rows.values())
 
     def own(
         self, partition: int, rows: Mapping[bytes, Row], position: int, unsaved: Collection[bytes] = frozenset()
@@ -106,12 +112,17 @@ class Ledger:
         if len(self._settled) > STRAGGLERS_MAX:
             del self._settled[next(iter(self._settled))]
 
-    async def row(self, partition: int, intent_hash: bytes) -> Row:
-        """Read to the present end. Raises LogUnavailable, also for a partition that is not owned any more.
+    async def row(self, partition: int, intent_hash: bytes, upto: int | None = None) -> Row:
+        """Read to the present end, or with all entries before the offset `upto`. Raises LogUnavailable, also for a
+        partition that is not owned any more.
 
         Of a call that has its result nothing is kept but that it is done.
         """
-        await self._refresh(partition)
+        await self._refresh(partition, upto)
+        return self.known(partition, intent_hash)
+
+    def known(self, partition: int, intent_hash: bytes) -> Row:
+        """As it was when the partition was last read."""
         if intent_hash in self._settled:
             return _OVER
         return self._rows.get(partition, {}).get(intent_hash, EMPTY)
@@ -119,13 +130,17 @@ class Ledger:
     async def enter(self, partition: int, envelope: LedgerEnvelope, body: LedgerBody) -> Row:
         """Makes an entry and returns the row as the log has it then; who holds the slot is for the caller to see.
 
+        What an entry came to is decided by those before it in the log: where it lies is known, it is read up to there.
+
         Raises AppendUnknown when the log has not said within ENTER_S_MAX; what it refuses; LogUnavailable.
         """
         encoded = encode_record(envelope, body, self._framing)
         deadline_s = self._clock.monotonic_s() + ENTER_S_MAX
         while True:
+            upto: int | None = None
             try:
-                await append_once(self._log, self._topic, envelope.trajectory_id.encode(), encoded)
+                appended = await append_once(self._log, self._topic, envelope.trajectory_id.encode(), encoded)
+                upto = appended.offset + 1
             except (AppendRefused, LogQueueFull):
                 if self._clock.monotonic_s() > deadline_s:
                     raise
@@ -134,7 +149,7 @@ class Ledger:
             except AppendUnknown:
                 if self._clock.monotonic_s() > deadline_s:
                     raise
-            row = await self.row(partition, envelope.intent_hash)
+            row = await self.row(partition, envelope.intent_hash, upto)
             if _decided(row, envelope.slot, body):
                 return row
             if self._clock.monotonic_s() > deadline_s:
@@ -158,24 +173,36 @@ class Ledger:
         if reader is not None:
             await asyncio.to_thread(reader.close)
 
-    async def _refresh(self, partition: int) -> None:
-        ticket = self._asked[partition] = next(self._tickets)
-        async with self._reading:
-            while self._answered.get(partition, 0) < ticket:
-                upto = dict(self._asked)
-                wanted = [one for one in self._positions if upto.get(one, 0) > self._answered.get(one, 0)]
-                if partition not in wanted:
-                    raise LogUnavailable(f"partition {partition} of {self._topic} is not this dispatcher's any more")
-                reader = await self._open()
-                records = await asyncio.to_thread(self._read, reader, wanted)
-                if self._changed:  # what is owned has changed meanwhile: it is read again from where that begins
-                    continue
-                with self._lock:
-                    for record in records:
-                        self._keep(record)
-                    for one in self._positions:
-                        self._positions[one] = reader.position(one)
-                self._answered.update((one, upto[one]) for one in wanted)
+    async def _refresh(self, partition: int, upto: int | None) -> None:
+        if upto is not None and self._positions.get(partition, -1) >= upto:
+            return
+        ticket = next(self._tickets)
+        self._asked[ticket] = partition, upto
+        try:
+            async with self._reading:
+                while ticket in self._asked:
+                    if partition not in self._positions:
+                        raise LogUnavailable(
+                            f"partition {partition} of {self._topic} is not this dispatcher's any more"
+                        )
+                    await self._read_for_all()
+        finally:
+            self._asked.pop(ticket, None)
+
+    async def _read_for_all(self) -> None:
+        """Answers all who ask now, unless what is owned changes meanwhile: then it is read again from its beginning."""
+        answers = {ticket: asked for ticket, asked in self._asked.items() if asked[0] in self._positions}
+        reader = await self._open()
+        records = await asyncio.to_thread(self._read, reader, list(answers.values()))
+        if self._changed:
+            return
+        with self._lock:
+            for record in records:
+                self._keep(record)
+            for one in self._positions:
+                self._positions[one] = reader.position(one)
+        for ticket in answers:
+            self._asked.pop(ticket, None)
 
     async def _open(self) -> Reader:
         """The reader over the partitions that are owned now."""
@@ -185,9 +212,11 @@ class Ledger:
             self._reader = await asyncio.to_thread(self._log.reader, self._topic, dict(self._positions))
         return self._reader
 
-    def _read(self, reader: Reader, partitions: list[int]) -> list[Record]:
-        """Everything up to ends that are asked for now. On a thread of its own."""
-        ends = {one: self._log.bounds(self._topic, one).end for one in partitions}
+    def _read(self, reader: Reader, asked: list[tuple[int, int | None]]) -> list[Record]:
+        """Everything up to the offsets that are asked for, or ends that are looked up now. On a thread of its own."""
+        ends = self._log.ends(self._topic, {one for one, upto in asked if upto is None})
+        for one, upto in asked:
+            ends[one] = max(ends.get(one, 0), upto if upto is not None else 0)
         deadline_s = self._clock.monotonic_s() + READ_S_MAX
         records: list[Record] = []
         while any(reader.position(one) < end for one, end in ends.items()):

@@ -63,13 +63,15 @@ _NOTHING_WRITTEN: Final = (InputError, LeaseHeld, TrajectoryEnded, TrajectoryFau
 
 
 class Recorded(NamedTuple):
-    """The answer: the seqs of the events in their order, and the epoch and hash of the last of them."""
+    """The answer: the seqs of the events in their order, and of the last of them the epoch, the place
+    (PARTITION:OFFSET) and the hash."""
 
     trajectory_id: str
     first: int
     next: int
     epoch: int
     seqs: list[int]
+    seen: str
     hash: str
 
 
@@ -326,7 +328,8 @@ class Ingest:
 def _answer(trajectory_id: str, asked: Asked, found: Sequence[In]) -> Recorded:
     last = found[-1]
     seqs = [one.seq for one in found]
-    return Recorded(trajectory_id, asked.first, asked.first + len(found), last.epoch, seqs, last.hash.hex())
+    seen, next_number = f"{last.position.partition}:{last.position.offset}", asked.first + len(found)
+    return Recorded(trajectory_id, asked.first, next_number, last.epoch, seqs, seen, last.hash.hex())
 
 
 def _restless(trajectory_id: str) -> LogUnavailable:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tracklog.infra.blobs import BlobStore
+from tracklog.infra.log.port import Position
 from tracklog.producers.history import Accepted
 from tracklog.producers.importers.rebuild import Retelling
 from tracklog.producers.importers.transcript import seen_hash
@@ -32,6 +33,7 @@ class In(NamedTuple):
     epoch: int
     hash: bytes
     given: str
+    position: Position
 
 
 class Lease(NamedTuple):
@@ -74,7 +76,7 @@ class Recording:
         """Reads bodies that are not in their event from the blob store: blocks. Raises BlobError."""
         for event, position in accepted:
             if event.envelope.seq > self._seq:
-                self._take(event)
+                self._take(event, position)
                 self._seq = event.envelope.seq
                 self.lease = self.lease._replace(last_ms=position.timestamp_ms)
 
@@ -91,12 +93,12 @@ class Recording:
         found = self._in.get(source, {}).get(number)
         return None if found is None else found.seq
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, position: Position) -> None:
         envelope, body = event.envelope, event.body
         taken = envelope.inbox_id
         if taken is not None:
             given = envelope.ext.get(EXT_GIVEN, "")
-            one = In(envelope.seq, envelope.epoch, event.hash, given)
+            one = In(envelope.seq, envelope.epoch, event.hash, given, position)
             self._in.setdefault(taken.source, {})[taken.seq] = one
         if isinstance(body, ev.OwnershipClaimed):
             self.drivers.add(body.driver)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tracklog.consumers.read import Filter, Reader
+from tracklog.consumers.read import AsOf, Filter, Reader
 from tracklog.consumers.swarm.waits import Swarm, swarm_of
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
@@ -28,21 +28,23 @@ MEMBERS_MAX: Final = 10_000
 """Runs of one swarm that are looked at."""
 
 
-def members_in_redis(reader: Reader, trajectory_id: str) -> tuple[str, dict[str, State]]:
-    """(the swarm's name, its members). Raises InputError for a swarm that is not there, StoreError."""
-    own = reader.state(trajectory_id)
+async def members_in_redis(reader: Reader, trajectory_id: str) -> tuple[str, dict[str, State], AsOf]:
+    """(the swarm's name, its members, how far that is folded). Raises InputError for a swarm that is not there,
+    StoreError."""
+    as_of = await reader.as_of()
+    own = (await reader.state(trajectory_id)).value
     name = _name(trajectory_id, None if own is None else own.state)
     states, cursor = dict[str, State](), None
     while True:
-        page = reader.states(Filter(swarm=name), cursor=cursor, limit=PAGE)
+        page = (await reader.states(Filter(swarm=name), cursor=cursor, limit=PAGE)).value
         states.update((one.trajectory_id, one.state) for one in page.trajectories)
         if page.next is None or len(states) >= MEMBERS_MAX:
             break
         cursor = page.next
-    first = reader.state(name)
+    first = (await reader.state(name)).value
     if first is not None:
         states[name] = first.state
-    return name, _checked(trajectory_id, states)
+    return name, _checked(trajectory_id, states), as_of
 
 
 def histories_of(log: Log, topic: str, trajectory_id: str) -> tuple[str, dict[str, Folded]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from tracklog.infra.log.kafka_admin import KafkaAdmin
@@ -26,8 +26,8 @@ class KafkaLog:
     """See `Log`. `options` are librdkafka settings (SASL, TLS, time-outs); those that a guarantee rests on are
     refused with SettingsError. Opening does not wait for a broker: `ping` does.
 
-    Two options are read by this class: `group.protocol` (`consumer` or `classic`) forces the group protocol,
-    which is otherwise found out by the first member that joins.
+    Two options are ours: `group.protocol` (`consumer` or `classic`) forces the group protocol, which is otherwise
+    found out by the first member that joins; `oauth.token` names where tokens come from.
     """
 
     def __init__(self, servers: str, *, options: Mapping[str, str]) -> None:
@@ -65,6 +65,9 @@ class KafkaLog:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         return self._admin.bounds(topic, partition)
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return self._admin.ends(topic, partitions)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         return self._admin.offset_at(topic, partition, timestamp_ms)

@@ -10,7 +10,7 @@ import enum
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from tracklog.infra.log.group_member import EmbeddedMember
@@ -136,6 +136,9 @@ class MemoryLog:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         return self.store.bounds(topic, partition)
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return {one: self.store.bounds(topic, one).end for one in partitions}
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         return self.store.offset_at(topic, partition, timestamp_ms)

@@ -9,7 +9,7 @@ Reading is always read-committed: the end of a partition is its last stable offs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from tracklog.schemas.errors import AppendError
@@ -139,6 +139,9 @@ class Log(Protocol):
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """A fresh request, never a cached answer."""
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """The ends of partitions (see `Bounds`), asked for now and together: about what one of them costs."""
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         """The first offset appended at or after the time; the end when there is none."""

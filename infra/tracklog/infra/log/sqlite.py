@@ -6,7 +6,7 @@ import json
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,6 +94,10 @@ class SqliteLog:
     def bounds(self, topic: str, partition: int) -> Bounds:
         slot = self._slot(topic, partition)
         return self.look(lambda connection: _bounds(connection, slot))
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        slots = {one: self._slot(topic, one) for one in partitions}
+        return self.look(lambda connection: {one: _bounds(connection, slot).end for one, slot in slots.items()})
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         slot = self._slot(topic, partition)
