@@ -17,6 +17,7 @@ from tracklog.infra.log.open import open_log
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Bounds, Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.settings import Settings
 from tracklog.schemas.errors import OffsetTrimmed, RangeError, TopicMissing
 from tracklog.schemas.topics import TopicSpec
 
@@ -56,7 +57,7 @@ def case(
         if kind in ("memory", "sqlite"):
             yield made
             return
-        export_to(made.log, topic, where, batch=10)
+        export_to(made.log, Settings.model_validate({"prefix": fresh_prefix, "cold": {"url": where}}), rows_max=10)
         if kind == "cold":
             yield made._replace(log=open_log(f"cold:{where}"))
             return

@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened_log(settings, make_topics=True) as log:
         runs = islice((run for run in shipped_runs() if isinstance(run, Run)), RUNS)
         import_into(log, settings, runs)
-        export_to(log, "tracklog.events", settings.cold.url, batch=100)
+        export_to(log, settings)
     return home
 
 

@@ -11,7 +11,7 @@ import hashlib
 import heapq
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
@@ -90,6 +90,9 @@ class ColdLog:
             end = table.next_offset(partition)
             first = table.first_offset(partition)
         return Bounds(0, 0) if end is None else Bounds(first if first is not None else 0, end)
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return {partition: self.bounds(topic, partition).end for partition in partitions}
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         bounds = self.bounds(topic, partition)

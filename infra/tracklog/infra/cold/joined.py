@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracklog.infra.log.port import (
@@ -82,6 +82,9 @@ class JoinedLog:
             return bounds
         seam = self.seam(partition, bounds)
         return bounds if seam is None else Bounds(seam.first, bounds.end)
+
+    def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        return self.hot.ends(topic, partitions)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         found = self.hot.offset_at(topic, partition, timestamp_ms)
