@@ -11,6 +11,8 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.standing import stopped_by_signals, tell_outage
+from tracklog.consumers.observing.role import observed
+from tracklog.consumers.observing.roles import of_exporter
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import Clock, SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
@@ -62,8 +64,10 @@ def export(
             _drain(run, work, stop)
         else:
             work.on_commit = _Teller(run, work, SystemClock())
-            run.out.note(f"exporting to {work.tables.events.uri} as a member of {work.group}; stop with Ctrl-C")
-            work.loop.run(work.group, stop)
+            with observed("export", run.settings, log, told=run.out.note) as seen:
+                of_exporter(seen, work)
+                run.out.note(f"exporting to {work.tables.events.uri} as a member of {work.group}; stop with Ctrl-C")
+                work.loop.run(work.group, stop)
         _tell(run, work, once=once)
     if work.exporter.unflushed is not None:
         raise work.exporter.unflushed

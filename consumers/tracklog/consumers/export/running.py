@@ -35,6 +35,8 @@ class Told:
     conflicts: int = 0
     held_s_max: float = 0.0
     durable_s_max: float = 0.0
+    durable_s: float = 0.0
+    """Of the last commit."""
     offsets: dict[int, int] = field(default_factory=dict)
     """The next offset of each partition that it committed."""
 
@@ -45,6 +47,7 @@ class Told:
         self.size_bytes += one.size_bytes
         self.conflicts += one.conflicts
         self.held_s_max = max(self.held_s_max, one.held_s)
+        self.durable_s = one.durable_s
         self.durable_s_max = max(self.durable_s_max, one.durable_s)
         self.offsets.update(one.offsets)
 
