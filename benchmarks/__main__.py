@@ -16,6 +16,7 @@ from benchmarks import (
     dispatching,
     held,
     ingesting,
+    live,
     others,
     parked,
     processing,
@@ -62,6 +63,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
+    "live": live.measure_live,
 }
 
 

@@ -119,6 +119,9 @@ class PartitionLoop:
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
+        self._took_s = 0.0
+        """How long the last batch took to be folded and stored. The next is waited for no longer than that: what is
+        seldom and quick is stored at once, and a loop that is busy has full batches anyway."""
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
     @property
@@ -139,7 +142,7 @@ class PartitionLoop:
         hinted_s = self._clock.monotonic_s()
         try:
             while not stop.is_set():
-                self._step(member, self._settings.batch_wait_s)
+                self._step(member, min(self._settings.batch_wait_s, self._took_s))
                 if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.stored():
                     hinted, hinted_s = dict(self.stored()), self._clock.monotonic_s()
                     listener.hint(hinted)
@@ -191,12 +194,13 @@ class PartitionLoop:
 
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)
-        idle = not self._pending
+        idle, begun_s = not self._pending, self._clock.monotonic_s()
         for partition in sorted(self._pending):
             records = self._pending.pop(partition)
             self._fold(source, partition, records, ends)
         if idle:
             self._fold_idle(source, ends)
+        self._took_s = self._clock.monotonic_s() - begun_s
         self._check(source)
 
     def _fill(self, source: Source, batch_wait_s: float) -> None:
