@@ -45,6 +45,8 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call(None),
     ("POST", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call("approver", "do=approve"),
     ("GET", "/escalations"): Call("viewer", other_tenant=200),
+    ("GET", "/escalations/{trajectory_id}/{call_id}/{intent_hash}"): Call(None),
+    ("POST", "/escalations/{trajectory_id}/{call_id}/{intent_hash}"): Call("operator", "do=happened"),
     ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"found": "happened"}),
     ("POST", "/trajectories/{trajectory_id}/annotations"): Call(
         "viewer", {"client_id": "c", "name": "score", "value": "1"}
@@ -68,7 +70,10 @@ def routes() -> Iterator[tuple[str, str]]:
 
 def path_of(route: str, trajectory_id: str = TRAJECTORY) -> str:
     return route.format(
-        trajectory_id=urllib.parse.quote(trajectory_id, safe=""), call_id="call-1", request_hash="0" * 64
+        trajectory_id=urllib.parse.quote(trajectory_id, safe=""),
+        call_id="call-1",
+        request_hash="0" * 64,
+        intent_hash="0" * 64,
     )
 
 
@@ -90,6 +95,9 @@ async def test_each_route_asks_for_a_token_for_its_role_and_for_the_tenant(api: 
         path = path_of(route)
         assert api.ask(method, path, call.body, None)[0] == 401, route
         assert api.ask(method, path, call.body, "nobody")[0] == 401, route
+        for who in (None, "nobody", f"stranger-{call.role}"):
+            told = api.ask(method, path, call.body, who)
+            assert told[0] < 400 or told[1].get("hint") or "<title>" in told[1]["error"], (route, told)
         for role in set(ROLES) - {call.role}:
             if call.role != "viewer":
                 assert api.ask(method, path, call.body, role)[0] == 403, (route, role)

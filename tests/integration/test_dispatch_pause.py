@@ -148,6 +148,18 @@ def test_the_command_line_pauses_lists_and_resumes(tmp_path: Path) -> None:
     assert tracklog("tools", "list") == {"paused": []}
 
 
+def test_what_is_not_paused_is_not_resumed_and_what_is_paused_is_named(tmp_path: Path) -> None:
+    log = ["--log", f"sqlite:{tmp_path / 'log.db'}", "tools"]
+    assert "no tool is paused" in CliRunner().invoke(app, [*log, "resume", "refund", "--as", "ada"]).output
+    CliRunner().invoke(app, [*log, "pause", "refund", "--as", "ada"])
+
+    done = CliRunner().invoke(app, [*log, "resume", "refunds", "--as", "ada"])
+
+    assert done.exit_code == 2
+    assert "refunds is not paused" in done.output
+    assert "paused are refund" in done.output
+
+
 def test_a_name_that_no_tool_can_have_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["--log", f"sqlite:{tmp_path / 'log.db'}", "tools", "pause", "pay now", "--as", "a"])
 

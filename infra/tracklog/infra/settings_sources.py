@@ -17,6 +17,8 @@ ENV_PREFIX: Final = "TRACKLOG_"
 CONFIG_ENV: Final = "TRACKLOG_CONFIG"
 CONFIG_NAME: Final = "tracklog.toml"
 CONFIG_BYTES_MAX: Final = 1024 * 1024
+OWN_FLAGS: Final = frozenset(("log", "redis", "blobs", "prefix"))
+"""Settings that are options of every command; all others are given by `--set NAME=VALUE`."""
 SECRETS_ENV: Final = "TRACKLOG_SECRETS"
 SECRET_BYTES_MAX: Final = 64 * 1024
 
@@ -104,7 +106,12 @@ def from_environ(environ: Mapping[str, str]) -> list[Given]:
 
 def from_flags(flags: Mapping[str, object]) -> list[Given]:
     """Reads flags by dotted name (`log`, `writer.barrier`); None means that the flag was not used."""
-    return [_placed(name, value, f"--{name}", name) for name, value in flags.items() if value is not None]
+    return [_placed(name, value, _flag(name), name) for name, value in flags.items() if value is not None]
+
+
+def _flag(name: str) -> str:
+    """As it is given: only some settings have an option of their own."""
+    return f"--{name}" if name in OWN_FLAGS else f"--set {name}"
 
 
 def known_names() -> list[str]:
@@ -169,12 +176,18 @@ def _as_option(value: object, source: str) -> str:
     raise SettingsError(f"{source}: a client option is a string, a number or a boolean, not {type(value).__name__}")
 
 
-def _nearest(dotted: str, shown: str) -> str:
+def nearest_name(dotted: str) -> str | None:
+    """The setting whose name is most like it, by its whole or by its last word; None when none is."""
     names = known_names()
     close = difflib.get_close_matches(dotted, names, n=1, cutoff=0.5)
     if not close:
         tails = {name.rpartition(".")[2]: name for name in names}
         close = [tails[tail] for tail in difflib.get_close_matches(dotted.rpartition(".")[2], tails, n=1)]
-    if not close:
+    return close[0] if close else None
+
+
+def _nearest(dotted: str, shown: str) -> str:
+    close = nearest_name(dotted)
+    if close is None:
         return "all settings are in docs/settings.md"
-    return f"did you mean {env_name(close[0]) if shown.startswith(ENV_PREFIX) else close[0]}?"
+    return f"did you mean {env_name(close) if shown.startswith(ENV_PREFIX) else close}?"

@@ -160,7 +160,7 @@ def test_an_unknown_key_in_a_file_is_refused_with_the_file(tmp_path: Path) -> No
 
 
 def test_a_flag_that_is_no_setting_is_refused(tmp_path: Path) -> None:
-    assert "--writer.nope" in refused(tmp_path, flags={"writer.nope": 1}).message
+    assert "--set writer.nope" in refused(tmp_path, flags={"writer.nope": 1}).message
 
 
 def test_a_name_like_nothing_known_points_at_the_list(tmp_path: Path) -> None:

@@ -11,12 +11,23 @@ from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteError
 
-from tracklog.consumers.api import annotating, answering, approvals, escalations, health, ingest, tasks, trajectories
+from tracklog.consumers.api import (
+    annotating,
+    answering,
+    approvals,
+    escalations,
+    health,
+    ingest,
+    settling,
+    tasks,
+    trajectories,
+)
 from tracklog.consumers.api.counting import Counted
-from tracklog.consumers.api.errors import ANSWERS, answer_of
+from tracklog.consumers.api.errors import ANSWERS, answer_of, said
+from tracklog.consumers.api.forms import refused
 from tracklog.consumers.api.limits import BodyLimit
 from tracklog.consumers.api.segments import EncodedSegments
 from tracklog.consumers.api.services import Services
@@ -31,6 +42,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     approvals.router,
     answering.router,
     escalations.router,
+    settling.router,
     annotating.router,
     ingest.router,
 )
@@ -55,13 +67,12 @@ def make_app(services: Services, *, body_bytes_max: int) -> FastAPI:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, TracklogError)
-    status, body = answer_of(error)
-    return JSONResponse(dict(body), status)
+    return refused(request.url.path, *answer_of(error))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteError)
-    return JSONResponse({"error": str(error.detail), "hint": ""}, error.status_code, error.headers)
+    return refused(request.url.path, error.status_code, said(error.status_code, str(error.detail)), error.headers)
 
 
 async def _unfit(request: Request, error: Exception) -> Response:
@@ -72,4 +83,4 @@ async def _unfit(request: Request, error: Exception) -> Response:
     if first["loc"][:2] == ("body", "events") and len(first["loc"]) > 2:
         _, _, index, *rest = first["loc"]
         details = {"index": index, "field": ".".join(map(str, rest[1:])), "reason": first["msg"]}
-    return JSONResponse({"error": f"{where}: {first['msg']}", "hint": "see /docs", **details}, 422)
+    return refused(request.url.path, 422, said(422, f"{where}: {first['msg']}", details=details))

@@ -31,6 +31,7 @@ from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import ReadBehind, StoreError
 from tracklog.schemas.state import State
@@ -161,6 +162,11 @@ class Services:
         if found.value.head.seq < 0 or not principal.sees(found.value.tenant):
             raise HTTPException(404, f"there is no trajectory {trajectory_id!r}")
         return found
+
+    async def known(self, principal: Principal, trajectory_id: str) -> Whereabouts | None:
+        """Where it stands as Redis has it; None for one that is not folded, or another tenant's. Costs no reading."""
+        found = await self._folded(self.reader, check_trajectory_id(trajectory_id))
+        return Whereabouts(found.value) if found is not None and principal.sees(found.value.tenant) else None
 
     async def _folded(self, reader: Reader, trajectory_id: str) -> Answer[State] | None:
         try:

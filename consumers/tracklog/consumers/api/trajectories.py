@@ -70,11 +70,14 @@ async def list_events(
     after: Annotated[int, Query(ge=-1, lt=2**53)] = -1,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> Response:
-    """Its accepted events behind a seq: from Redis where it keeps them all, else by a scan of its partition."""
+    """Its accepted events behind a seq: from Redis where it keeps them all, else by a scan of its partition. `next` is
+    the `after` of the page behind this one, null at the end."""
     await has.state(who, trajectory_id)
-    answer = await reader.events(trajectory_id, after_seq=after, limit=limit)
+    answer = await reader.events(trajectory_id, after_seq=after, limit=limit + 1)
+    page = [event_map(event, record) for event, record in answer.value[:limit]]
     found = {
-        "events": [event_map(event, record) for event, record in answer.value],
+        "events": page,
+        "next": page[-1]["seq"] if len(answer.value) > limit else None,
         "as_of": answer.as_of.as_map(),
     }
     return Response(orjson.dumps(found), headers=as_of_headers(answer.as_of), media_type="application/json")

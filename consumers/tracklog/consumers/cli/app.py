@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
 import typer.core
 import typer.main
+from typer.exceptions import TyperException
 
 from tracklog.consumers.cli.command import root_options
 from tracklog.consumers.cli.streams import guarded_streams
+from tracklog.consumers.cli.usage import ends_with_help, is_json, told
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "See it work: import recorded runs, list, show, verify and replay them."),
@@ -59,6 +63,31 @@ Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 
 
 class LazyGroup(typer.core.TyperGroup):
     """Knows all commands by name and line; imports the module of the one that is called."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Ends the process, also one whose call cannot be read: told as every other error is."""
+        try:
+            ended = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except TyperException as error:
+            ended = error.exit_code
+            if ends_with_help(error):
+                typer.echo(error.message, err=True)
+            else:
+                from tracklog.consumers.cli.output import Output
+
+                Output(as_json=is_json(args)).error(told(error))
+        except typer.Abort:  # a question whose answer did not come
+            typer.echo("aborted", err=True)
+            ended = 1
+        sys.exit(ended or 0)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -87,7 +87,11 @@ def _say(run: Run, name: str, kind: type[ToolPaused] | type[ToolResumed], person
     with opened_log(run.settings, make_topics=True) as log:
         check_writable(log, run.settings)
         board = PauseBoard(log, topics)
-        before = board.look().get(name)
+        paused = board.look()
+        before = paused.get(name)
+        if not pausing and before is None:
+            named = f"paused are {', '.join(sorted(paused))}" if paused else "no tool is paused"
+            raise InputError(f"{name} is not paused: there is nothing to resume", hint=named)
         if pausing == (before is None):
             body: ControlBody = kind(tool=name, by=person, reason=reason)
             asyncio.run(say(log, topics, body, by=person, clock=SystemClock()))
@@ -101,7 +105,7 @@ def _say(run: Run, name: str, kind: type[ToolPaused] | type[ToolResumed], person
     elif pausing:
         run.out.text(f"{name} is paused: every dispatcher knows it within {KNOWN_S_MAX:g} s")
     else:
-        run.out.text(f"{name} goes on" if before is not None else f"{name} was not paused")
+        run.out.text(f"{name} goes on")
 
 
 def _map(one: Pause) -> dict[str, Any]:
