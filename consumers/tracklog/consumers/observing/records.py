@@ -26,12 +26,16 @@ class RecordCounts:
         self._metrics = metrics
         self._clock = clock
         self._age_ms_max = age_s_max * _MS
+        for verdict in Verdict:
+            if verdict is not Verdict.ACCEPTED:
+                metrics.count("tracklog_refused_records_total", 0, verdict=verdict.value)
 
     def __call__(self, before: Trajectory, seen: Seen, verdict: Verdict) -> None:
         if self._clock.now_us() / 1000 - seen.record.timestamp_ms > self._age_ms_max:
             return
         self._metrics.count("tracklog_records_total", type=seen.event.name, verdict=verdict.value)
         if verdict is not Verdict.ACCEPTED:
+            self._metrics.count("tracklog_refused_records_total", verdict=verdict.value)
             return
         match seen.event.body:
             case TaskStarted(driver=driver):
