@@ -9,14 +9,15 @@ from pathlib import Path
 
 import yaml
 
-FILES = Path(__file__).resolve().parent.parent / "helm" / "tracklog" / "files"
+CHART = Path(__file__).resolve().parent.parent / "helm" / "tracklog"
+FILES = CHART / "files"
 _NAME = re.compile(r"\$\{(\w+)\}")
 
 
 def defaults() -> dict[str, str]:
     """The values that the chart gives where nobody else does."""
-    given = yaml.safe_load((FILES / "alert-values.yaml").read_text(encoding="utf-8"))
-    return {name: str(value) for name, value in given.items()}
+    given = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    return {name: str(value) for name, value in given["monitoring"]["prometheusRule"]["values"].items()}
 
 
 def rules(values: Mapping[str, str] | None = None) -> str:
