@@ -22,7 +22,7 @@ from tracklog.infra.settings_sections import Settings
 from tracklog.processors.running import processes, store_of
 from tracklog.processors.trajectories import Trajectories
 
-LOOK_S = 0.001
+LOOK_S = 0.002
 """Between two looks at Redis: what is measured may be that much too late."""
 GIVE_UP_S = 150.0
 
@@ -86,4 +86,4 @@ def main(role: str, log_url: str, redis_url: str, prefix: str, count: int) -> No
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
