@@ -20,7 +20,7 @@ from tests.support.charts import (
     pod_of,
     rendered,
 )
-from tracklog.infra.settings import Settings, known_names, load_settings
+from tracklog.infra.settings import Settings, load_settings
 
 SECRET_WORDS = re.compile(r"password|secret_access|access_key|\.pem|private", re.IGNORECASE)
 FLEETS: dict[str, Any] = {
@@ -51,8 +51,6 @@ def settings_of(workload: Object, tmp_path: Path, secrets: Path) -> Settings:
             word = "redis://:word@redis:6379" if item["path"] == "redis" else "word"
             (secrets / item["path"]).write_text(word, encoding="utf-8")
     environ = {**environment(workload), "TRACKLOG_SECRETS": str(secrets)}
-    if "health.listen" not in known_names():
-        environ.pop("TRACKLOG_HEALTH__LISTEN", None)
     return load_settings(environ=environ, cwd=tmp_path)
 
 

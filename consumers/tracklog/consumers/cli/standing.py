@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
@@ -13,7 +14,7 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.schemas.errors import ClientFatal, LogError, TracklogError
 
-__all__ = ["run_together", "stop_at_signals", "tell_outage", "while_log_lives"]
+__all__ = ["run_together", "stop_at_signals", "stopped_by_signals", "tell_outage", "while_log_lives"]
 
 LOOK_S: Final = 2.0
 """Between two looks whether the client of the log lives."""
@@ -27,6 +28,14 @@ def stop_at_signals() -> asyncio.Event:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def stopped_by_signals() -> threading.Event:
+    """The same for a loop of one thread, which ends between two batches, so that its group hears of it."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     return stop
 
 
