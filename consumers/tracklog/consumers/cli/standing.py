@@ -12,7 +12,7 @@ from typing import Any, Final
 from tracklog.consumers.cli.run import Run
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
-from tracklog.schemas.errors import ClientFatal, LogError, TracklogError
+from tracklog.schemas.errors import ClientFatal, LogUnavailable, TracklogError
 
 __all__ = ["run_together", "stop_at_signals", "stopped_by_signals", "tell_outage", "while_log_lives"]
 
@@ -56,12 +56,8 @@ async def while_log_lives(
         gone = fatal()
         if gone is not None:
             raise gone
-        try:
+        with suppress(LogUnavailable):
             await asyncio.to_thread(log.ping, LOOK_TIMEOUT_S)
-        except ClientFatal:
-            raise
-        except LogError:
-            pass
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), LOOK_S)
 
