@@ -133,13 +133,18 @@ class ColdLog:
                 expected = record.offset + 1
                 yield record
 
-    def first_with(self, topic: str, partition: int, keys: Collection[bytes], end: int) -> int:
-        """The least offset of a record under one of these keys below `end`; `end` when there is none.
+    def first_with(self, topic: str, partition: int, keys: Collection[bytes], end: int | None = None) -> int:
+        """The least offset of an event under one of these keys below `end` (else that of the table); the end when
+        there is none.
 
         The first call for a partition reads two columns of it; what is added later is read when it is asked for.
         """
         with self._index_lock, _as_log():
-            upto, firsts = self._firsts.get(partition, (self.bounds(topic, partition).first, {}))
+            bounds = self.bounds(topic, partition)
+            if not self._is_events(topic):
+                return bounds.end
+            end = bounds.end if end is None else end
+            upto, firsts = self._firsts.get(partition, (bounds.first, {}))
             if upto < end:
                 for rows in scan(self._fresh(), partition, upto, end, ("offset", "trajectory_id")):
                     least = rows.group_by("trajectory_id").aggregate([("offset", "min")])
