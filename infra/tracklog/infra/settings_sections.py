@@ -23,10 +23,7 @@ from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
 LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:", "cold:")
-REDIS_SCHEMES: Final = (
-    *(f"{name}{kind}://" for kind in ("", "+cluster", "+sentinel") for name in ("redis", "rediss")),
-    "unix://",
-)
+REDIS_SCHEMES: Final = (*(f"redis{s}{kind}://" for kind in ("", "+cluster", "+sentinel") for s in ("", "s")), "unix://")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
 KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
