@@ -167,7 +167,7 @@ def test_readers_are_turned_over_to_a_version_that_another_process_has_folded(
     write(folder)
     tracklog("process", "failures", "--once", "--folder", folder)
     switch = ("projections", "switch", "failures", "--version", 2)
-    assert "is not folded in partition" in tracklog(*switch, exit_code=2).stderr
+    assert "nobody has folded version 2" in tracklog(*switch, exit_code=2).stderr
 
     (folder / "failures.py").write_text((folder / "failures.py").read_text().replace("version = 1", "version = 2"))
     tracklog("process", "failures", "--once", "--folder", folder)

@@ -200,7 +200,8 @@ class PartitionLoop:
             self._fold(source, partition, records, ends)
         if idle:
             self._fold_idle(source, ends)
-        self._took_s = self._clock.monotonic_s() - begun_s
+        else:
+            self._took_s = self._clock.monotonic_s() - begun_s
         self._check(source)
 
     def _fill(self, source: Source, batch_wait_s: float) -> None:

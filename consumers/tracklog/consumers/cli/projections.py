@@ -178,8 +178,8 @@ def switch(
 ) -> None:
     """Turn readers over to a version that another process has folded already, beside the one they follow.
 
-    Refused while that version lacks a partition or is far behind. The version before stays: go back to it in the same
-    way, or drop it.
+    Refused while nobody has folded that version, or it is far behind. The version before stays: go back to it in
+    the same way, or drop it.
 
     \b
     Examples:
