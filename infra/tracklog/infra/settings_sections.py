@@ -15,10 +15,11 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.infra.settings_cold import ColdSettings
-from tracklog.infra.settings_health import HealthSettings
+from tracklog.infra.settings_health import HealthSettings, LoggingSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
+from tracklog.infra.settings_spans import SpanSettings
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
@@ -339,6 +340,8 @@ class Settings(Section):
     cold: ColdSettings = ColdSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
+    logging: LoggingSettings = LoggingSettings()
+    spans: SpanSettings = SpanSettings()
 
     @model_validator(mode="before")
     @classmethod
