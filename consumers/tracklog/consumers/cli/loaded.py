@@ -33,8 +33,8 @@ def available(load: Sequence[str] | None, folder: Path | None) -> list[Processor
 
 
 def chosen(processors: Sequence[Processor[Any]], names: Sequence[str] | None) -> tuple[list[Processor[Any]], bool]:
-    """Those of the names; where none is given all but those that must be named. And whether the trajectories' projection
-    is among them."""
+    """Those of the names; where none is given, all but those that must be named. And whether the projection of the
+    trajectories is among them."""
     if not names:
         return [one for one in processors if not isinstance(one, OPTIONAL)], True
     known = {one.name for one in processors} | {trajectories.NAME}
