@@ -22,7 +22,7 @@ from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
-LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:")
+LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:", "cold:")
 REDIS_SCHEMES: Final = ("redis://", "rediss://", "redis+cluster://", "rediss+cluster://", "unix://")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
@@ -52,9 +52,10 @@ class LogSettings(Section):
     """Where the log is."""
 
     url: str = f"sqlite:{HOME_DEFAULT}/log.db"
-    """Address of the log: `sqlite:PATH` (one machine, a local disk), `kafka://HOST:PORT[,HOST:PORT]` or
-    `memory:` (tests). Default: a file under `home`, so that a bare install runs with no service. Passwords
-    do not belong here but under `[kafka]`."""
+    """Address of the log: `sqlite:PATH` (one machine, a local disk), `kafka://HOST:PORT[,HOST:PORT]`, `memory:`
+    (tests), or for reading alone `cold:ADDRESS` (the events of a cold tier; `cold:` is the one of `cold.url`).
+    Default: a file under `home`, so that a bare install runs with no service. Passwords do not belong here but
+    under `[kafka]`."""
     connect_timeout_s: Positive = 5.0
     """Seconds until an absent log is an error that names its address. Long enough for a broker's start of
     a few seconds, short enough for a person who mistyped a port; the Kafka client needs up to 4 s more to
@@ -69,7 +70,8 @@ class LogSettings(Section):
     def _known_scheme(cls, url: str) -> str:
         if not url.startswith(LOG_SCHEMES):
             raise ValueError(
-                f"{without_password(url)!r} is no log address; use sqlite:PATH, kafka://HOST:PORT or memory:"
+                f"{without_password(url)!r} is no log address; use sqlite:PATH, kafka://HOST:PORT, cold:ADDRESS or"
+                " memory:"
             )
         if url.startswith("kafka://") and "@" in url:
             raise ValueError(

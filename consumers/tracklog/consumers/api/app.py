@@ -24,6 +24,7 @@ from tracklog.consumers.api import (
     settling,
     tasks,
     trajectories,
+    watching,
 )
 from tracklog.consumers.api.counting import Counted
 from tracklog.consumers.api.errors import ANSWERS, answer_of, said
@@ -38,6 +39,7 @@ __all__ = ["ROUTERS", "make_app"]
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     health.router,
     trajectories.router,
+    watching.router,
     tasks.router,
     approvals.router,
     answering.router,

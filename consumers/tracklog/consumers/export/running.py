@@ -91,7 +91,7 @@ def identity_of(log: Log, settings: Settings) -> Identity:
     """Which topic an export would be of. Raises TopicMissing."""
     topic = settings.topic_names.events
     info = log.describe(topic)
-    return Identity(info.cluster_id, info.topic_id, topic)
+    return Identity(info.cluster_id, info.topic_id, topic, info.spec.partitions)
 
 
 def tables_of(log: Log, settings: Settings) -> Tables:
