@@ -28,7 +28,7 @@ LOCK: Final = "_tracklog/upkeep.lock"
 
 @contextmanager
 def upkeep_lock(place: Place, now_us: int, *, broken: bool = False) -> Iterator[None]:
-    """Raises ColdConflict when another one holds it. `broken`: takes the lock of an object store from whoever has it."""
+    """Raises ColdConflict when another one holds it. `broken`: takes that of an object store from whoever has it."""
     if place.folder is not None:
         with _held(place.folder / LOCK):
             yield

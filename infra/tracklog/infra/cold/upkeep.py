@@ -55,9 +55,7 @@ class Vacuumed(NamedTuple):
     foreign: tuple[str, ...]
 
 
-def compact(
-    table: ColdTable, now_us: int, *, target_bytes: int = TARGET_BYTES, break_lock: bool = False
-) -> Compacted:
+def compact(table: ColdTable, now_us: int, *, target_bytes: int = TARGET_BYTES, break_lock: bool = False) -> Compacted:
     """Merges files until they have about so many bytes; rows, their order and the offsets stay.
 
     Raises ColdConflict when another one compacts.
@@ -99,9 +97,8 @@ def _compacted(table: ColdTable, target_bytes: int) -> Compacted:
 def leftovers(table: ColdTable, grace_hours: int) -> Leftovers:
     """Those older than the grace time, by the clocks of the machine and of the store."""
     with speaking_of(f"cannot list {table.uri}"):
-        grace = {"retention_hours": grace_hours, "enforce_retention_duration": False}
-        removed = table.handle.vacuum(dry_run=True, **grace)
-        every = table.handle.vacuum(dry_run=True, full=True, **grace)
+        removed = table.handle.vacuum(grace_hours, dry_run=True, enforce_retention_duration=False)
+        every = table.handle.vacuum(grace_hours, dry_run=True, enforce_retention_duration=False, full=True)
     others = sorted(set(every) - set(removed))
     orphans = tuple(one for one in others if _OURS.match(one))
     return Leftovers(tuple(sorted(removed)), orphans, tuple(one for one in others if not _OURS.match(one)))
