@@ -31,7 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "worker": ("worker", "Run submitted tasks."),
     "dispatch": ("dispatch", "Perform the calls that agents leave to dispatchers."),
-    "tools": ("tools", "Pause and resume tools that dispatchers run."),
+    "tools": ("tools", "Look at tools that dispatchers run, pause and resume them."),
     "route": ("route", "Say into inboxes what time and other trajectories have to say."),
     "serve": ("serve", "Serve the HTTP API."),
     "tokens": ("tokens", "Make a bearer token for the API."),
