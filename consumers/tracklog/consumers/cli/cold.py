@@ -121,7 +121,7 @@ def verify(
     run: Run,
     trajectory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One trajectory (else all).")] = None,
     at: At = None,
-    blobs: Annotated[bool, typer.Option("--blobs/--no-blobs", help="Whether blobs that events name are there.")] = True,
+    no_blobs: Annotated[bool, typer.Option("--no-blobs", help="Look for no blob that events name.")] = False,
 ) -> None:
     """Check the cold tier: that no offset is missing or there twice, that every row is what was exported, the hash
     chain and the verdicts of every trajectory, and the blobs that events name.
@@ -134,11 +134,11 @@ def verify(
       tracklog cold verify
       tracklog cold verify airline-17-3 --at s3://bucket/tracklog
     """
-    run = _given(run, at)
-    _tables(run)
+    given = _given(run, at)
+    _tables(given)
     from tracklog.consumers.cold.verify import verification_of
 
-    checked = verification_of(run.settings, only=trajectory_id, blobs=blobs)
+    checked = verification_of(given.settings, only=trajectory_id, blobs=not no_blobs)
     topic, log = checked.log.table.identity.topic, checked.log
     total = sum(end - first for first, end in (log.bounds(topic, one) for one in checked.histories.partitions()))
     with run.out.progress("checking rows", total) as checked.histories.on_progress:
