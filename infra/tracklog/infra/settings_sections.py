@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_cold import ColdSettings
+from tracklog.infra.settings_cold import ColdSettings, RetentionSettings
 from tracklog.infra.settings_health import HealthSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
@@ -337,6 +337,7 @@ class Settings(Section):
     webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
+    retention: RetentionSettings = RetentionSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
 
