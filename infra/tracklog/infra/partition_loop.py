@@ -120,9 +120,7 @@ class PartitionLoop:
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
-        self._took_s = 0.0
-        """How long the last batch took to be folded and stored. The next is waited for no longer than that: what is
-        seldom and quick is stored at once, and a loop that is busy has full batches anyway."""
+        self._took_s = 0.0  # by the last batch; the next is waited for no longer: who is busy has full ones
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
     @property
@@ -195,10 +193,9 @@ class PartitionLoop:
 
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)
-        idle, begun_s = not self._pending, self._clock.monotonic_s()
+        begun_s, idle = self._clock.monotonic_s(), not self._pending
         for partition in sorted(self._pending):
-            records = self._pending.pop(partition)
-            self._fold(source, partition, records, ends)
+            self._fold(source, partition, self._pending.pop(partition), ends)
         if idle:
             self._fold_idle(source, ends)
         else:
