@@ -20,7 +20,7 @@ LATENCY_S: Final = 0.02
 """The longest way to the log and back, each."""
 TICK_S: Final = 1e-6
 """The shortest time that a timer takes."""
-CLOSES: Final = 8
+CLOSES: Final = 20
 """How often a coroutine that awaits while it is closed is told again."""
 
 
@@ -146,13 +146,18 @@ class SimLoop(asyncio.BaseEventLoop):
         return answer
 
     def discard(self) -> None:
-        """Ends what is still there without running it."""
-        for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            for _ in range(CLOSES):
-                with suppress(RuntimeError, asyncio.InvalidStateError):
-                    task.get_coro().close()
-                    break
+        """Ends what is still there without running it. What a task awaits while it ends becomes a task as ever, and is
+        ended after it: outside of a running loop it would be a coroutine that nobody has awaited."""
+        asyncio._set_running_loop(self)
+        try:
+            for task in self._tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                for _ in range(CLOSES):
+                    with suppress(RuntimeError, asyncio.InvalidStateError):
+                        task.get_coro().close()
+                        break
+        finally:
+            asyncio._set_running_loop(None)
         self._tasks.clear()
         self._scheduled.clear()  # type: ignore[attr-defined]
         self.close()
