@@ -20,7 +20,7 @@ LATENCY_S: Final = 0.02
 """The longest way to the log and back, each."""
 TICK_S: Final = 1e-6
 """The shortest time that a timer takes."""
-CLOSES: Final = 20
+CLOSES: Final = 8
 """How often a coroutine that awaits while it is closed is told again."""
 
 
