@@ -238,7 +238,7 @@ class LoopSettings(Section):
     """The partition loop under every worker, dispatcher, router, processor and exporter."""
 
     batch_records_max: Count = 5000
-    """Records folded and stored in one step. More cost fewer round trips; after a crash they are harmlessly repeated."""
+    """Records folded and stored in one step. More cost fewer round trips; a crash repeats them, harmlessly."""
     batch_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
     """Seconds to wait at most for a batch to fill, never longer than the one before took. 0 stores at once."""
     poll_timeout_s: Positive = 0.5
