@@ -55,6 +55,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "processors": processing.measure_processors,
     "rebuild": processing.measure_rebuild,
     "churn": churning.measure_churn,
+    "churn-brokers": churning.measure_churn_of_brokers,
     "plugged": plugged.measure_plugged,
     "import": startup.measure_import,
     "resume": sessions.measure_resume,
@@ -69,7 +70,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "ingest": ingesting.measure_ingest,
 }
 
-LONG: Final = frozenset({"churn", "plugged", "rebuild"})
+LONG: Final = frozenset({"churn", "churn-brokers", "plugged", "rebuild"})
 """Of minutes each: only when they are asked for."""
 
 

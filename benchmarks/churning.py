@@ -18,6 +18,12 @@ def measure_churn() -> list[Measure]:
     with services.kafka() as bootstrap, services.valkey() as redis_url:
         for protocol in ("classic", "consumer"):
             found += _shown(protocol, churned(bootstrap, redis_url, protocol))
+    return found
+
+
+def measure_churn_of_brokers() -> list[Measure]:
+    """The same while the leaders among three brokers are killed."""
+    found: list[Measure] = []
     with services.kafka_cluster() as cluster, services.valkey() as redis_url, leaders_killed(cluster) as killed:
         found += _shown("consumer, leaders killed", churned(cluster.bootstrap, redis_url, "consumer", replicas=3))
         found.append(Measure("consumer, leaders killed: brokers killed", len(killed), "", "at least", 3))
@@ -38,6 +44,7 @@ def _shown(name: str, one: Churned) -> list[Measure]:
     return [
         Measure(f"{name}: members that came or left", one.moves, "", "at least", SECONDS / EVERY_S / 2),
         Measure(f"{name}: of which killed", one.killed, ""),
+        Measure(f"{name}: ended because no broker answered, and were replaced", one.gave_up, ""),
         Measure(f"{name}: events appended meanwhile", one.events, ""),
         Measure(f"{name}: events that the counters have", one.counted, "", "at least", one.events),
         Measure(f"{name}: more than that", max(0, one.counted - one.events), "", "at most", 0),

@@ -121,16 +121,16 @@ class RedisStore:
             f" {_where(expected)}"
         )
 
-    def publish(self, partitions: int, *, replace: bool = False) -> None:
+    def publish(self, partitions: int, *, replace: bool = False) -> int:
         pointer = pointer_key(self.keys.prefix, self.keys.name)
         set_field = "HSET" if replace else "HSETNX"
         commands: list[tuple[str | int, ...]] = [
             (set_field, pointer, "version", self.keys.version),
-            ("HSET", pointer, "partitions", partitions),
+            (set_field, pointer, "partitions", partitions),
         ]
         if replace:
             commands.append(("HSET", pointer, build_field(self.keys.version), self.keys.build))
-        ask(self._client, commands)
+        return int(ask(self._client, [*commands, ("HGET", pointer, "partitions")])[-1])
 
     def declare(self, layout: str) -> str:
         field, pointer = layout_field(self.keys.version), pointer_key(self.keys.prefix, self.keys.name)
