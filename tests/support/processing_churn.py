@@ -61,6 +61,7 @@ class ProcessingChurn:
         self._settings = settings_of(prefix, replicas)
         self._log, self._client = open_log(log_url), connect(redis_url, timeout_s=5)
         self._log.create(self._settings.topic_specs())
+        self._info = self._log.describe(self._settings.topic_names.events)
         self._drawn = random.Random(seed)
         self._said = (folder / f"{prefix}.said").open("w+")
         self._staying: list[subprocess.Popen[str]] = []
@@ -69,7 +70,7 @@ class ProcessingChurn:
         self._may_give_up = replicas > 1
         self._clock = SystemClock()
 
-    def run(self, seconds: float, every_s: float) -> Churned:
+    def run(self, seconds: float, every_s: float) -> None:
         """Raises AssertionError for a member that ended badly, or when they do not catch up."""
         try:
             for _ in range(STAYING):
@@ -87,7 +88,6 @@ class ProcessingChurn:
                 process.terminate()
             for process in (*self._staying, *self._leaving):
                 process.wait(CAUGHT_UP_S)
-        return self._judged()
 
     def close(self) -> None:
         self._said.close()
@@ -161,10 +161,10 @@ class ProcessingChurn:
         return all(positions == ends for positions in self._positions().values())
 
     def _store(self, processor: Any) -> Any:
-        info = self._log.describe(self._settings.topic_names.events)
-        return store_of(processor, info, self._client, self._settings, SystemEntropy())
+        return store_of(processor, self._info, self._client, self._settings, SystemEntropy())
 
-    def _judged(self) -> Churned:
+    def judged(self) -> Churned:
+        """What came of it, on a log that is whole."""
         wrong = []
         for kind in BUILTIN:
             found = compare(
