@@ -18,6 +18,7 @@ from benchmarks import (
     dispatching,
     held,
     ingesting,
+    live,
     others,
     parked,
     plugged,
@@ -68,6 +69,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
+    "live": live.measure_live,
 }
 
 LONG: Final = frozenset({"churn", "churn-brokers", "plugged", "rebuild"})

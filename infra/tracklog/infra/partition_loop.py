@@ -120,6 +120,7 @@ class PartitionLoop:
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
+        self._took_s = 0.0  # by the last batch; the next is waited for no longer: who is busy has full ones
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
     @property
@@ -140,7 +141,7 @@ class PartitionLoop:
         hinted_s = self._clock.monotonic_s()
         try:
             while not stop.is_set():
-                self._step(member, self._settings.batch_wait_s)
+                self._step(member, min(self._settings.batch_wait_s, self._took_s))
                 if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.stored():
                     hinted, hinted_s = dict(self.stored()), self._clock.monotonic_s()
                     listener.hint(hinted)
@@ -192,12 +193,13 @@ class PartitionLoop:
 
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)
-        idle = not self._pending
+        begun_s, idle = self._clock.monotonic_s(), not self._pending
         for partition in sorted(self._pending):
-            records = self._pending.pop(partition)
-            self._fold(source, partition, records, ends)
+            self._fold(source, partition, self._pending.pop(partition), ends)
         if idle:
             self._fold_idle(source, ends)
+        else:
+            self._took_s = self._clock.monotonic_s() - begun_s
         self._check(source)
 
     def _fill(self, source: Source, batch_wait_s: float) -> None:

@@ -241,7 +241,7 @@ class LoopSettings(Section):
     """Records folded and stored in one step. Larger batches cost fewer store round trips, and repeat more
     after a crash (harmlessly)."""
     batch_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
-    """Seconds to wait for a batch to fill once it has a record. 0 stores what is there at once."""
+    """Seconds to wait at most for a batch to fill, never longer than the one before took. 0 stores at once."""
     poll_timeout_s: Positive = 0.5
     """Seconds one poll of the log waits when nothing comes. Bounds how late the loop hears of a stop."""
     stall_timeout_s: Positive = 120.0
