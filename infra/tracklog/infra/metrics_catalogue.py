@@ -171,6 +171,23 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     Metric("tracklog_routed_total", Kind.COUNTER, ("kind",), "route", "What it has posted into inboxes."),
     Metric("tracklog_webhooks_total", Kind.COUNTER, ("result",), "route", "Webhook messages: taken, given up."),
     Metric("tracklog_webhooks_telling", Kind.GAUGE, (), "route", "Calls that webhooks are being told of now."),
+    # -- tracklog export
+    Metric(
+        "tracklog_exported_total", Kind.COUNTER, ("kind",), "export", "Rows committed: events, undecodable records."
+    ),
+    Metric("tracklog_export_commits_total", Kind.COUNTER, (), "export", "Commits to the cold table."),
+    Metric(
+        "tracklog_export_conflicts_total", Kind.COUNTER, (), "export", "Commits that somebody else was quicker than."
+    ),
+    Metric("tracklog_export_rows_waiting", Kind.GAUGE, (), "export", "Rows that were read and are in no commit yet."),
+    Metric(
+        "tracklog_export_durable_seconds",
+        Kind.GAUGE,
+        (),
+        "export",
+        "From the append of the oldest event of the last commit until it was durable, by the clocks of both.",
+    ),
+    Metric("tracklog_export_blobs_lost_total", Kind.COUNTER, (), "export", "Blobs that events name and nobody has."),
     # -- tracklog serve
     Metric(
         "tracklog_api_requests_total",

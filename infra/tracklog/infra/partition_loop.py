@@ -27,6 +27,7 @@ from tracklog.infra.settings_sections import LoopSettings
 from tracklog.schemas.errors import (
     AppendUnknown,
     ClientFatal,
+    ColdUnavailable,
     LogError,
     LogQueueFull,
     LogUnavailable,
@@ -51,7 +52,7 @@ IDLE_FOLD_S: Final = 5.0
 CONFLICTS_MAX: Final = 20
 """Conflicts in a row on one partition without the stored position moving: then it is no race but a defect."""
 
-OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull)
+OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull, ColdUnavailable)
 
 
 Join = Callable[[str, str, GroupListener], GroupMember]
@@ -88,6 +89,8 @@ class PartitionLoop:
     longer in the log when they were to be read. Both, and `progress`, may be read by other threads.
 
     `on_outage` is called by the loop's thread with the error when an outage begins, and with None when it is over.
+    An owner that gathers records over several folds sets two more: `on_release` is called while partitions are still
+    owned and about to be given back in good order, and `stored` says how far its positions are stored by now.
     """
 
     def __init__(
@@ -110,6 +113,8 @@ class PartitionLoop:
         self.positions: dict[int, int] = {}
         self.trimmed: dict[int, int] = {}
         self.on_outage: Callable[[TracklogError | None], None] = lambda _: None
+        self.on_release: Callable[[], None] = lambda: None
+        self.stored: Callable[[], Mapping[int, int]] = lambda: self.positions
         self._pending: dict[int, list[Record]] = {}
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
@@ -135,8 +140,8 @@ class PartitionLoop:
         try:
             while not stop.is_set():
                 self._step(member, self._settings.batch_wait_s)
-                if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.positions:
-                    hinted, hinted_s = dict(self.positions), self._clock.monotonic_s()
+                if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.stored():
+                    hinted, hinted_s = dict(self.stored()), self._clock.monotonic_s()
                     listener.hint(hinted)
             return dict(self.positions)
         finally:
@@ -160,6 +165,7 @@ class PartitionLoop:
         try:
             with closing(self._log.reader(self._topic, {p: self._own(p) for p in ends})) as reader:
                 self._read_up_to(reader, ends)
+                self.on_release()
                 return dict(self.positions)
         finally:
             for partition in ends:
@@ -351,7 +357,8 @@ class _Listener:
         return starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        self.hint({p: self._loop.positions[p] for p in partitions if p in self._loop.positions})
+        self._loop.on_release()
+        self.hint({p: offset for p, offset in self._loop.stored().items() if p in partitions})
         self.lost(partitions)
 
     def lost(self, partitions: Sequence[int]) -> None:

@@ -39,7 +39,7 @@ def rows(partition: int, offsets: range, *, tenant: str = "acme", model: str = "
     }
     for name in ("seq", "epoch", "turn", "lamport", "recorded_at", "check"):
         values[name] = [7] * size
-    for name in ("type_version", "inbox_source", "inbox_seq", "body"):
+    for name in ("stated_hash", "type_version", "inbox_source", "inbox_seq", "body"):
         values[name] = [None] * size
     return pa.table({field.name: pa.array(values[field.name], field.type) for field in EVENTS}, schema=EVENTS)
 

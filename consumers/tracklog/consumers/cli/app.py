@@ -46,6 +46,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "refused": ("refused", "List what was said to trajectories and not taken."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
+    "export": ("export", "Stream every event into the cold tier, once."),
     "new": ("new", "Begin something of one's own."),
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),
     "quarantine": ("quarantine", "Look at records that are no events."),

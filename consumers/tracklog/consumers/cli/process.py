@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,7 +11,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, chosen
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import stop_at_signals, stopped_by_signals, tell_outage
 from tracklog.consumers.observing.role import observed
 from tracklog.consumers.observing.roles import of_processes
 from tracklog.consumers.wiring import check_writable, opened_log, opened_redis
@@ -72,7 +70,7 @@ def process(
         )
         work.loop.on_outage = lambda error: tell_outage(run, error)
         if once:
-            _tell(run, work.drain(_stopped_by_signals()))
+            _tell(run, work.drain(stopped_by_signals()))
             return
         with observed("process", run.settings, log, client, told=run.out.note) as seen:
             of_processes(seen, work)
@@ -84,7 +82,7 @@ def process(
 
 def _follow(run: Run, work: Processes) -> None:
     run.out.note(f"folding {run.settings.topic_names.events} as a member of {work.group}; stop with Ctrl-C")
-    _tell(run, work.loop.run(work.group, _stopped_by_signals()))
+    _tell(run, work.loop.run(work.group, stopped_by_signals()))
 
 
 def _follow_on_faust(run: Run, work: Processes, log: Log, web_port: int | None) -> None:
@@ -94,14 +92,6 @@ def _follow_on_faust(run: Run, work: Processes, log: Log, web_port: int | None) 
 
 async def _on_faust(on_faust: FaustRun) -> None:
     await run_on_faust(on_faust, stop_at_signals())
-
-
-def _stopped_by_signals() -> threading.Event:
-    """SIGTERM and Ctrl-C end the loop between two batches, so that the group hears of it."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _tell(run: Run, positions: dict[int, int]) -> None:

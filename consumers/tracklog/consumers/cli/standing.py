@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,7 +12,7 @@ from tracklog.consumers.cli.run import Run
 from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.schemas.errors import TracklogError
 
-__all__ = ["run_together", "stop_at_signals", "tell_outage"]
+__all__ = ["run_together", "stop_at_signals", "stopped_by_signals", "tell_outage"]
 
 
 def stop_at_signals() -> asyncio.Event:
@@ -19,6 +20,14 @@ def stop_at_signals() -> asyncio.Event:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def stopped_by_signals() -> threading.Event:
+    """The same for a loop of one thread, which ends between two batches, so that its group hears of it."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     return stop
 
 

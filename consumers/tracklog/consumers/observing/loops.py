@@ -39,7 +39,7 @@ class Retention:
 def loop_samples(log: Log, loop: PartitionLoop, processor: str, clock: Clock, retention: Retention) -> Iterator[Sample]:
     """Lag by offset and by time of the partitions that are owned. Raises LogUnavailable, TopicMissing."""
     now_us, kept_s = clock.now_us(), retention.seconds(loop.topic)
-    found = lags(log, loop.topic, dict(loop.positions), clock)
+    found = lags(log, loop.topic, dict(loop.stored()), clock)
     for partition, lag in sorted(found.items()):
         where = {"topic": loop.topic, "partition": str(partition), "processor": processor}
         yield Sample("tracklog_lag_records", lag.offsets, where)

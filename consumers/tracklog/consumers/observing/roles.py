@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.observing.agenda import agenda_samples
@@ -16,7 +17,10 @@ from tracklog.processors.running import Processes, Running
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.worker import Worker
 
-__all__ = ["of_dispatcher", "of_processes", "of_router", "of_worker"]
+if TYPE_CHECKING:
+    from tracklog.consumers.export.running import Export
+
+__all__ = ["of_dispatcher", "of_exporter", "of_processes", "of_router", "of_worker"]
 
 
 def of_processes(seen: Observed | None, work: Processes) -> None:
@@ -60,6 +64,25 @@ def of_router(
     seen.beat()
     seen.sampled("process", lambda: _router_now(router, announcer))
     seen.sampled("redis", lambda: agenda_samples(client, agenda, clock.now_us() // 1000, overdue_s), kept=True)
+
+
+def of_exporter(seen: Observed | None, work: Export) -> None:
+    """Its lag is how far the table is behind the log: what it has read and not committed counts as behind."""
+    if seen is None:
+        return
+    seen.follow(work.loop, "export")
+    seen.sampled("process", lambda: _exporter_now(work))
+
+
+def _exporter_now(work: Export) -> Iterator[Sample]:
+    told = work.told
+    yield Sample("tracklog_exported_total", told.events, {"kind": "events"})
+    yield Sample("tracklog_exported_total", told.undecodable, {"kind": "undecodable"})
+    yield Sample("tracklog_export_commits_total", told.commits)
+    yield Sample("tracklog_export_conflicts_total", told.conflicts)
+    yield Sample("tracklog_export_rows_waiting", work.exporter.rows)
+    yield Sample("tracklog_export_durable_seconds", told.durable_s)
+    yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
 
 
 def _worker_now(worker: Worker) -> Iterator[Sample]:

@@ -2,7 +2,7 @@
 
 A commit carries rows of any partitions together with, as application transactions, the next offset of each. The
 table refuses a commit whose application somebody else has moved since this handle was read: that is the fencing, so
-`next_offset` must be asked of the very handle that then commits. It answers from memory; `refresh` reads.
+`next_offset` must be asked of the very handle that then commits. `refresh` lets the handle see what others committed.
 
     next      the offset after the last record that is in: rows and offsets below it are complete
     first     the offset at which the export of this partition began
@@ -168,15 +168,19 @@ class ColdTable:
 
     def next_offset(self, partition: int) -> int | None:
         """How far this partition has come, as this handle knows it; None when nothing of it is in."""
-        return self._handle.transaction_version(app_id(*self.identity[:2], partition))
+        return self._moved_to(partition, "next")
 
     def first_offset(self, partition: int) -> int | None:
         """Where its export began."""
-        return self._handle.transaction_version(app_id(*self.identity[:2], partition, "first"))
+        return self._moved_to(partition, "first")
 
     def gap_end(self, partition: int, first: int) -> int | None:
         """The end of the gap that begins at this offset; None when none does."""
-        return self._handle.transaction_version(app_id(*self.identity[:2], partition, f"gap/{first}"))
+        return self._moved_to(partition, f"gap/{first}")
+
+    def _moved_to(self, partition: int, what: str) -> int | None:
+        with speaking_of(f"cannot read {self.uri}"):
+            return self._handle.transaction_version(app_id(*self.identity[:2], partition, what))
 
     def files(self, partition: int | None = None, first: int = 0, end: int | None = None) -> list[DataFile]:
         """The files that may hold rows of the partition in [first, end), by their least offset; without, all."""
