@@ -1,4 +1,4 @@
-"""The pods of the chart run: their very commands, variables and files, on a real Kafka and Redis, probed as in a cluster."""
+"""Pods of the chart run: their very commands, variables and files, on a real Kafka and Redis, probed as on a node."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def values_of(kafka: str, redis: str, prefix: str, shop_url: str) -> dict[str, A
 
 
 class Release:
-    """A node, the shop that counts effects, and somebody who may do everything through the API."""
+    """A node, the shop that counts effects, and two people who ask and decide through the API."""
 
-    def __init__(self, node: Node, shop: Ledger, token: str) -> None:
+    def __init__(self, node: Node, shop: Ledger, tokens: dict[str, str]) -> None:
         self.node = node
         self.shop = shop
-        self._token = token
+        self._tokens = tokens
         self.api: Pod
 
     def start_all(self) -> dict[str, Pod]:
@@ -62,9 +62,9 @@ class Release:
         self.api = pods["api"]
         return pods
 
-    def call(self, method: str, path: str, body: object = None) -> Any:
+    def call(self, method: str, path: str, body: object = None, *, who: str = "mo") -> Any:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self._tokens[who]}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"http://{self.api.address}:8080{path}", data, headers, method=method)
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
@@ -77,7 +77,7 @@ class Release:
         return done.stdout
 
     def exec_environment(self) -> dict[str, str]:
-        pod = next(one for one in self.node.pods if "route" in one.name)
+        pod = next(one for one in self.node.pods if "route" in one.name and one.process.poll() is None)
         raw = Path(f"/proc/{pod.process.pid}/environ").read_bytes().split(b"\0")
         return dict(one.decode().split("=", 1) for one in raw if one)
 
@@ -99,15 +99,17 @@ class Release:
 
 @pytest.fixture
 def release(kafka_bootstrap: str, redis_db: str, fresh_prefix: str, tmp_path: Path) -> Iterator[Release]:
-    token = new_token(SystemEntropy())
-    entry = f'[ada]\nperson = "ada"\nhash = "{hash_of(token)}"\nroles = ["approver", "operator", "viewer"]\n'
-    tokens = f'{entry}tenants = ["*"]\n'
-    secrets = {"redis": {"url": redis_db}, "api-tokens": {"tokens.toml": tokens}}
+    tokens = {name: new_token(SystemEntropy()) for name in ("ada", "mo")}
+    entries = [
+        f'[{name}]\nperson = "{name}"\nhash = "{hash_of(token)}"\nroles = ["approver", "operator"]\ntenants = ["*"]\n'
+        for name, token in tokens.items()
+    ]
+    secrets = {"redis": {"url": redis_db}, "api-tokens": {"tokens.toml": "".join(entries)}}
     with ledger() as (shop, url):
         node = Node(values_of(kafka_bootstrap, redis_db, fresh_prefix, url), tmp_path, secrets)
         with node.running():
             node.done("Job", "-topics", READY_S)
-            yield Release(node, shop, token)
+            yield Release(node, shop, tokens)
 
 
 @pytest.mark.timeout(240)
@@ -119,18 +121,52 @@ def test_one_run_goes_through_all_roles_and_each_stops_when_it_is_told_to(releas
 
     release.submit("clerk", "2 30", "shop-1")
     release.submit("night", "1", "night-1")
-    held = until(lambda: release.call("GET", "/approvals")["items"], RUN_S, "the large order waits for a person")
+    held = until(lambda: release.call("GET", "/approvals")["approvals"], RUN_S, "the large order waits for a person")
     assert release.shop.made == {"shop-1.order-1": 1}
-    release.call("POST", f"/trajectories/shop-1/calls/{held[0]['call_id']}/decision", {"choice": "approve"})
+    release.call("POST", f"/trajectories/shop-1/calls/{held[0]['call_id']}/decision", {"choice": "approve"}, who="ada")
     release.until_ended("shop-1", "night-1")
 
     assert release.shop.made == {"shop-1.order-1": 1, "shop-1.order-2": 1}
     release.node.done("Pod", "-selftest", READY_S)
     release.command("verify", "--all", "--against", "redis")
-    assert "orders" in release.command("projections", "list", "--load", "shop_agent.processor:Orders")
+    release.command("projections", "verify", "orders", "--load", "shop_agent.processor:Orders")
     assert {pod.name: pod.flaps for pod in pods.values() if pod.flaps} == {}
     for name, pod in pods.items():
         code, took_s = pod.terminate()
         assert code == 0, f"{name}: {pod.said()}"
         assert took_s < pod.grace_s
     assert slowest_s < READY_S
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_every_role_is_killed_and_rolled_under_load_and_every_effect_happens_once(release: Release) -> None:
+    pods = {(name, number): pod for number in range(2) for name, pod in release.start_all().items()}
+    runs: list[str] = []
+
+    def load(count: int) -> None:
+        for _ in range(count):
+            runs.append(f"load-{len(runs)}")
+            release.submit("clerk", "1 2 3", runs[-1])
+
+    load(6)
+    for name in WORKLOADS:
+        pods[name, 0].kill()
+        release.api = pods["api", 1]
+        load(2)
+        pods[name, 0] = release.node.start("Deployment", name)
+        pods[name, 0].until_ready(READY_S)
+    load(6)
+    for (name, number), old in list(pods.items()):
+        pods[name, number] = release.node.start("Deployment", name)
+        pods[name, number].until_ready(READY_S)
+        release.api = next(pods["api", other] for other in (1, 0) if pods["api", other] is not old)
+        code, took_s = old.terminate()
+        assert code == 0, f"{old.name} ended with {code} after {took_s:.1f} s: {old.said()}"
+        load(1)
+    release.until_ended(*runs)
+
+    assert release.shop.made == {f"{run}.order-{number}": 1 for run in runs for number in (1, 2, 3)}
+    release.command("verify", "--all", "--against", "redis")
+    release.command("projections", "verify", "orders", "--load", "shop_agent.processor:Orders")
+    assert {pod.name: pod.flaps for pod in release.node.pods if pod.flaps} == {}

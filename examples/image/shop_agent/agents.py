@@ -1,6 +1,6 @@
 """The clerk quotes and orders. Quotes are read where the agent runs; orders are placed by dispatchers, large ones only
-after somebody has approved them. The model is scripted, so that no key is needed: it asks for a quote, for as many orders
-as the task has numbers (pieces of each), and tells what came of it.
+after somebody has approved them. The model is scripted, so that no key is needed: it asks for a quote, for as many
+orders as the task has numbers (pieces of each), and tells what came of it.
 
     tracklog worker shop_agent.agents:clerk shop_agent.agents:night
     tracklog dispatch shop_agent.agents
