@@ -91,6 +91,7 @@ docs: setup ## Writes the generated pages anew.
 	@echo "== generated docs"
 	$(PY) -m scripts.settings_doc
 	$(PY) -m scripts.metrics_doc
+	$(PY) -m scripts.dashboards
 	$(PY) -m scripts.cli_doc
 	$(PY) -m scripts.events_doc
 	$(PY) -m scripts.lifecycle_doc

@@ -25,11 +25,13 @@ class Call(NamedTuple):
     body: dict[str, Any] | str | None = None
     other_tenant: int = 404
     """What somebody of another tenant is told."""
+    query: str = ""
 
 
 CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/healthz"): Call(None),
     ("GET", "/readyz"): Call(None),
+    ("GET", "/events/stream"): Call("viewer", other_tenant=403, query="?tenant=default"),
     ("GET", "/trajectories"): Call("viewer", other_tenant=200),
     ("GET", "/trajectories/{trajectory_id}"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/events"): Call("viewer"),
@@ -92,7 +94,7 @@ async def test_each_route_asks_for_a_token_for_its_role_and_for_the_tenant(api: 
     for (method, route), call in CALLS.items():
         if call.role is None:
             continue
-        path = path_of(route)
+        path = path_of(route) + call.query
         assert api.ask(method, path, call.body, None)[0] == 401, route
         assert api.ask(method, path, call.body, "nobody")[0] == 401, route
         for who in (None, "nobody", f"stranger-{call.role}"):

@@ -233,3 +233,14 @@ def test_a_digest_counts_more_than_a_tag() -> None:
     image = container(named(rendered(example("air-gapped")), "Deployment", "-route"))["image"]
 
     assert image.partition("@")[2].startswith("sha256:")
+
+
+def test_alerts_carry_the_values_that_were_asked_for() -> None:
+    values = over(example("strimzi"), monitoring__prometheusRule__values={"lagSeconds": 300, "inDoubtFor": "30s"})
+    (rule,) = of_kind(rendered(values), "PrometheusRule")
+    alerts = {one["alert"]: one for one in rule["spec"]["groups"][0]["rules"]}
+    assert alerts["TracklogLagTime"]["expr"].endswith("> 300")
+    assert alerts["TracklogLagTime"]["for"] == "5m"
+    assert alerts["TracklogCallsInDoubt"]["for"] == "30s"
+    assert alerts["TracklogCallsInDoubt"]["annotations"]["summary"].startswith("{{ $value }}")
+    assert "${" not in str(rule)

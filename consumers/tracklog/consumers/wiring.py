@@ -22,7 +22,9 @@ from tracklog.infra.wiring import (
     blobs_of,
     check_topic,
     check_writable,
+    cold_log_of,
     framing_of,
+    is_cold,
     is_embedded,
     opened_log,
 )
@@ -32,15 +34,18 @@ from tracklog.processors.outbox import POSTS_MAX
 from tracklog.processors.running import Processes, Running, processes, running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.connection import producer_of
+from tracklog.schemas.errors import SettingsError
 
 __all__ = [
     "BULK_LINGER_MS",
     "blobs_of",
     "check_topic",
     "check_writable",
+    "cold_log_of",
     "everything_of",
     "folds_itself",
     "framing_of",
+    "is_cold",
     "is_embedded",
     "keeper_for",
     "lag_of",
@@ -132,7 +137,13 @@ def opened_views(
     settings: Settings, view: Callable[[Settings, Log, RedisClient], Running[Any] | Processes] = projection_of
 ) -> Iterator[tuple[Log, RedisClient]]:
     """Log and Redis for reading a view. With a Redis of our own, what is new is folded first: a laptop needs no
-    process in the background. With any other, the view is as new as what folds it."""
+    process in the background. With any other, the view is as new as what folds it. Raises SettingsError for a cold
+    log: views are of the log itself."""
+    if is_cold(settings):
+        raise SettingsError(
+            f"views in Redis are folded from the log, not from {settings.log.url}",
+            hint="ask the log itself, or the table: tracklog query (docs/query.md)",
+        )
     with opened_log(settings) as log:
         check_topic(log, settings)
         with opened_redis(settings) as client:

@@ -82,6 +82,13 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
         "Records of the events topic by event type and by what the log says of them: accepted, duplicate, fenced,"
         " stale, lost claim, gap, fork, tampered.",
     ),
+    Metric(
+        "tracklog_refused_records_total",
+        Kind.COUNTER,
+        ("verdict",),
+        "process",
+        "The same without those accepted and without types; there from the beginning, so that the first one is seen.",
+    ),
     Metric("tracklog_quarantined_records_total", Kind.COUNTER, (), "process", "Records that are no events of ours."),
     Metric(
         "tracklog_parked_trajectories", Kind.GAUGE, ("processor",), "process", "Those a processor could not take in."
@@ -186,6 +193,13 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
         (),
         "export",
         "From the append of the oldest event of the last commit until it was durable, by the clocks of both.",
+    ),
+    Metric(
+        "tracklog_export_gap_offsets",
+        Kind.GAUGE,
+        ("partition",),
+        "export",
+        "Offsets that the log has let go of before they were exported: alert above 0, those events are lost.",
     ),
     Metric("tracklog_export_blobs_lost_total", Kind.COUNTER, (), "export", "Blobs that events name and nobody has."),
     # -- tracklog serve

@@ -222,7 +222,8 @@ class PartitionLoop:
 
     def _poll(self, source: Source, max_records: int, timeout_s: float) -> list[Record]:
         try:
-            return self._patiently(lambda: source.poll(max_records, timeout_s))
+            with self.progress.at_work(f"polling {self._topic}"):
+                return self._patiently(lambda: source.poll(max_records, timeout_s))
         except OffsetTrimmed:
             passed = pass_trimmed(self._log, self._topic, source, list(self.positions))
             if not passed:
@@ -258,7 +259,7 @@ class PartitionLoop:
                 self._fold(source, partition, [], ends)
 
     def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
-        with self.progress.at_work_on(partition):
+        with self.progress.at_work(f"partition {partition}: taking in its records"):
             self._patiently(lambda: self._owner.fold(partition, records, position))
         if position > self.positions[partition]:
             self.positions[partition] = position
@@ -277,7 +278,7 @@ class PartitionLoop:
         source.seek(partition, start)
 
     def _start(self, partition: int) -> int:
-        with self.progress.at_work_on(partition):
+        with self.progress.at_work(f"partition {partition}: beginning with it"):
             position = self._patiently(lambda: self._owner.restore(partition))
         bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
         if position > bounds.end:
@@ -309,7 +310,8 @@ class PartitionLoop:
             return
         self._checked_s = now
         try:
-            ends = self._ends(list(self.positions))
+            with self.progress.at_work(f"asking {self._log.url} where partitions end"):
+                ends = self._ends(list(self.positions))
         except LogUnavailable:
             self.progress.got_on(list(self.positions))
             return

@@ -23,7 +23,7 @@ class Progress:
         self._lock = threading.Lock()
         self._polled_s = self._begun_s = clock.monotonic_s()
         self._moved_s: dict[int, float] = {}
-        self._at_work: tuple[int, float] | None = None
+        self._at_work: tuple[str, float] | None = None
         self.has_polled = False
         self.was_assigned = False
         """The group has said what is this member's, which may be nothing."""
@@ -48,10 +48,11 @@ class Progress:
                 self._at_work = (self._at_work[0], now)
 
     @contextmanager
-    def at_work_on(self, partition: int) -> Iterator[None]:
-        """Its owner is asked to take something in, or to begin."""
+    def at_work(self, what: str) -> Iterator[None]:
+        """Something is done that holds up everything else: the partitions count up to when it began, and it may itself
+        not take longer than the bound."""
         outer = self._at_work
-        self._at_work = (partition, self._clock.monotonic_s())
+        self._at_work = (what, self._clock.monotonic_s())
         try:
             yield
         finally:
@@ -68,12 +69,6 @@ class Progress:
             self._moved_s.pop(partition, None)
 
     @property
-    def last_s(self) -> float:
-        """Monotonic time of the last progress of the partition that is worst off; of the last poll without any."""
-        with self._lock:
-            return min((self._polled_s, *self._moved_s.values()))
-
-    @property
     def age_s(self) -> float:
         """Seconds since the loop last went round."""
         return max(0.0, self._clock.monotonic_s() - self._polled_s)
@@ -84,24 +79,27 @@ class Progress:
 
     def stalled(self) -> list[int]:
         """Partitions that have not got on within the bound."""
-        limit = self._clock.monotonic_s() - self._stall_timeout_s
+        limit = self._until_s() - self._stall_timeout_s
         with self._lock:
             return sorted(p for p, moved in self._moved_s.items() if moved < limit)
 
     def alive(self) -> bool:
         """False when the loop, or one of its partitions, has not got on for `stall_timeout_s`."""
-        return self._clock.monotonic_s() - self.last_s <= self._stall_timeout_s
+        return self.problem() is None
 
     def problem(self) -> str | None:
         """Why it is not alive, naming the partition that holds it up; None while it is."""
-        if self.alive():
-            return None
-        now, at_work = self._clock.monotonic_s(), self._at_work
-        if at_work is not None and now - at_work[1] > self._stall_timeout_s:
-            return f"partition {at_work[0]}: taking in its records has not ended for {now - at_work[1]:.0f} s"
-        if self.age_s > self._stall_timeout_s:
+        now, at_work, bound_s = self._clock.monotonic_s(), self._at_work, self._stall_timeout_s
+        if at_work is not None and now - at_work[1] > bound_s:
+            return f"{at_work[0]} has not ended for {now - at_work[1]:.0f} s"
+        if self._until_s() - self._polled_s > bound_s:
             return f"the loop has not gone round for {self.age_s:.0f} s"
-        return f"behind and not moving for {self._stall_timeout_s:g} s: partitions {_listed(self.stalled())}"
+        stalled = self.stalled()
+        return f"behind and not moving for {bound_s:g} s: partitions {_listed(stalled)}" if stalled else None
+
+    def _until_s(self) -> float:
+        at_work = self._at_work
+        return self._clock.monotonic_s() if at_work is None else at_work[1]
 
 
 def _listed(partitions: Iterable[int]) -> str:

@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 CONFIG_FLAG: Final = "config"
+COLD: Final = "cold:"
 
 
 def load_settings(*, flags: Mapping[str, object] | None = None, environ: Mapping[str, str], cwd: Path) -> Settings:
@@ -109,8 +110,18 @@ def _anchored(tree: dict[str, Any], cwd: Path) -> dict[str, Any]:
     if isinstance(home, str) and home:
         tree["home"] = str(cwd / home)
     log, blobs, checkpoints = tree.get("log", {}), tree.get("blobs", {}), tree.get("checkpoints", {})
+    cold = tree.get("cold", {})
     if isinstance(log.get("url"), str) and log["url"].startswith("sqlite:") and log["url"] != "sqlite:":
         log["url"] = f"sqlite:{cwd / log['url'].removeprefix('sqlite:')}"
+    if (
+        isinstance(log.get("url"), str)
+        and log["url"].startswith(COLD)
+        and "://" not in log["url"]
+        and log["url"] != COLD
+    ):
+        log["url"] = f"{COLD}{cwd / log['url'].removeprefix(COLD)}"
+    if isinstance(cold.get("url"), str) and cold["url"] and "://" not in cold["url"]:
+        cold["url"] = str(cwd / cold["url"])
     if isinstance(blobs.get("url"), str) and blobs["url"] and "://" not in blobs["url"]:
         blobs["url"] = str(cwd / blobs["url"])
     if isinstance(checkpoints.get("workspaces"), str) and checkpoints["workspaces"]:

@@ -52,6 +52,14 @@ class Processes:
     partitions: int
     name: str
     """What people call them by: the first one's name, and how many others there are."""
+    trajectories: Trajectories | None
+    """The processor of the trajectories' projection, where that is among them."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of all of them, without versions."""
+        own = [] if self.trajectories is None else [self.trajectories.name]
+        return own + sorted({view.processor.name for view in self.views.values()})
 
     def drain(self, stop: threading.Event | None = None) -> dict[int, int]:
         """Folds what is there now, and takes up again what was asked for, also where nothing is new."""
@@ -112,7 +120,7 @@ def processes(
         views[_named(one)] = view_of(one, store, log, settings, partitions=partitions)
     members: list[Member] = list(views.values())
     names = list(views)
-    quarantine = None
+    quarantine = own = None
     if builtin:
         own = Trajectories(settings.projection)
         members.insert(0, _projection(own, info, client, settings, entropy)[1])
@@ -120,7 +128,7 @@ def processes(
         quarantine = Quarantine(log, topics.quarantine)
     bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
-    return Processes(loop, topics.group(_group(names)), bundle, views, partitions, _called(processors, builtin))
+    return Processes(loop, topics.group(_group(names)), bundle, views, partitions, _called(processors, builtin), own)
 
 
 def _projection(
@@ -160,7 +168,9 @@ def view_of(processor: Processor[S], store: Store, log: Log, settings: Settings,
         processor,
         store,
         partitions=partitions,
-        bounds=ViewBounds(settings.processors.states_cached_max, settings.processors.state_bytes_max),
+        bounds=ViewBounds(
+            settings.processors.states_cached_max, settings.processors.state_bytes_max, settings.processors.parked_max
+        ),
         reread=reread,
         pause=threading.Event().wait,
     )

@@ -141,7 +141,7 @@ def test_a_table_of_an_older_program_gets_the_columns_that_it_lacks(tmp_path: Pa
         str(tmp_path / "cold" / "events"),
         older,
         partition_by=["tenant", "date", "model"],
-        configuration={f"tracklog.{name}": value for name, value in LOG._asdict().items()},
+        configuration={f"tracklog.{name}": str(value) for name, value in LOG._asdict().items()},
         raise_if_key_not_exists=False,
     )
 

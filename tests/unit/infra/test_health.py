@@ -113,13 +113,13 @@ def test_what_waits_for_something_outside_is_not_stalled_and_what_hangs_is() -> 
     clock = ManualClock()
     progress = Progress(clock, stall_timeout_s=10)
     progress.got_on([0, 1])
-    with progress.at_work_on(1):
+    with progress.at_work("this"):
         clock.advance(9)
         progress.waits("away")
         clock.advance(9)
         assert progress.problem() is None
         clock.advance(2)
-        assert progress.problem() == "partition 1: taking in its records has not ended for 11 s"
+        assert progress.problem() == "this has not ended for 11 s"
 
 
 def test_a_member_without_partitions_is_ready_when_the_group_said_so_or_its_time_is_over(log: MemoryLog) -> None:

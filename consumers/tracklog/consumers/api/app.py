@@ -24,20 +24,23 @@ from tracklog.consumers.api import (
     settling,
     tasks,
     trajectories,
+    watching,
 )
 from tracklog.consumers.api.counting import Counted
 from tracklog.consumers.api.errors import ANSWERS, answer_of, said
 from tracklog.consumers.api.forms import refused
 from tracklog.consumers.api.limits import BodyLimit
+from tracklog.consumers.api.routes import services_of
 from tracklog.consumers.api.segments import EncodedSegments
 from tracklog.consumers.api.services import Services
-from tracklog.schemas.errors import TracklogError
+from tracklog.schemas.errors import ClientFatal, TracklogError
 
 __all__ = ["ROUTERS", "make_app"]
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     health.router,
     trajectories.router,
+    watching.router,
     tasks.router,
     approvals.router,
     answering.router,
@@ -67,6 +70,8 @@ def make_app(services: Services, *, body_bytes_max: int) -> FastAPI:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, TracklogError)
+    if isinstance(error, ClientFatal):
+        services_of(request).fatal = error
     return refused(request.url.path, *answer_of(error))
 
 

@@ -33,7 +33,7 @@ from tracklog.producers.post import Poster
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.codec import Framing, single_object
-from tracklog.schemas.errors import ReadBehind, StoreError
+from tracklog.schemas.errors import ClientFatal, ReadBehind, StoreError
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import check_trajectory_id
@@ -62,6 +62,8 @@ class Services:
     streams: int = 0
     stopping: bool = False
     """The server goes away: streams end, and their clients connect again elsewhere."""
+    fatal: ClientFatal | None = None
+    """The client of the log gave up while it answered: nothing more can be answered, and the process must end."""
     counting: Counting | None = None
     health: Health = field(init=False)
     reader: Reader = field(init=False)

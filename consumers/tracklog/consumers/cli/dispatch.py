@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage, while_log_lives
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.consumers.observing.role import Observed, observed
@@ -73,4 +74,4 @@ async def _work(run: Run, log: Log, tools: ToolSet, name: str, keeper: Keeper | 
     of_dispatcher(seen, made)
     group = settings.topic_names.group(settings.dispatch.group)
     run.out.note(f"dispatching {', '.join(tools.names)} as a member of {group}; stop with Ctrl-C")
-    await made.run(stop)
+    await run_together(stop, made.run, partial(while_log_lives, log))

@@ -73,7 +73,7 @@ def process(
             _tell(run, work.drain(stopped_by_signals()))
             return
         with observed("process", run.settings, log, client, told=run.out.note) as seen:
-            of_processes(seen, work)
+            of_processes(seen, work, client, run.settings.topic_names.prefix)
             if runner is Runner.FAUST:
                 _follow_on_faust(run, work, log, web_port)
             else:

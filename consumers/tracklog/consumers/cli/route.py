@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage, while_log_lives
 from tracklog.consumers.observing.role import Observed, observed
 from tracklog.consumers.observing.roles import of_router
 from tracklog.consumers.routing.router import Router
@@ -62,7 +63,8 @@ async def _work(run: Run, log: Log, client: RedisClient, speed: float, seen: Obs
     of_router(seen, router, agenda, announcer, client)
     faster = "" if speed == 1 else f", time {speed:g} times as fast"
     run.out.note(f"routing as a member of {agenda.group}{faster}; stop with Ctrl-C")
-    await run_together(stop, router.run, *(() if announcer is None else (announcer.run,)))
+    telling = () if announcer is None else (announcer.run,)
+    await run_together(stop, router.run, partial(while_log_lives, log), *telling)
     told = router.counts
     said = f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages, {told.children} child runs"
     run.out.note(said)

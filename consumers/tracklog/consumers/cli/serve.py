@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, while_log_lives
 from tracklog.consumers.observing.role import observed
 from tracklog.consumers.wiring import blobs_of, check_writable, framing_of, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
@@ -98,17 +99,28 @@ async def _until_stopped(run: Run, services: Services, server: uvicorn.Server, l
     told = logging.getLogger("tracklog.audit")
     told.addHandler(logging.StreamHandler())
     told.setLevel(logging.INFO)
+<<<<<<< HEAD
+=======
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False))
+    setattr(server, "capture_signals", nullcontext)  # noqa: B010 - it would raise the signal again at its end
+>>>>>>> main
 
-    def leave() -> None:
-        services.stopping = server.should_exit = True
+    async def serving(stop: asyncio.Event) -> None:
+        leaving = asyncio.create_task(_leave(stop, services, server))
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            leaving.cancel()
+            await services.ingest.close()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, leave)
+    lives = partial(while_log_lives, services.log, fatal=lambda: services.fatal)
     run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
-    try:
-        await server.serve(sockets=[listening])
-    finally:
-        await services.ingest.close()
+    await run_together(stop_at_signals(), serving, lives)
+
+
+async def _leave(stop: asyncio.Event, services: Services, server: uvicorn.Server) -> None:
+    await stop.wait()
+    services.stopping = server.should_exit = True
 
 
 def _listening(host: str, port: int) -> socket.socket:

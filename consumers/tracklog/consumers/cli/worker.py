@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ import typer
 
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage, while_log_lives
 from tracklog.consumers.observing.role import Observed, observed
 from tracklog.consumers.observing.roles import of_worker
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, opened_redis, producer_of
@@ -109,7 +110,7 @@ async def _work(
         group = settings.topic_names.group(settings.worker.group)
         run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
         try:
-            await made.run(stop)
+            await run_together(stop, made.run, partial(while_log_lives, log))
         finally:
             if files is not None:
                 await asyncio.to_thread(files.close)

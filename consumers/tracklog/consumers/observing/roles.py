@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.observing.agenda import agenda_samples
+from tracklog.consumers.observing.records import RecordCounts
 from tracklog.consumers.observing.role import Observed
+from tracklog.consumers.observing.views import ViewSamples
 from tracklog.consumers.routing.router import Router
 from tracklog.consumers.webhooks.announcer import Announcer
 from tracklog.infra.metrics import Sample
@@ -23,10 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["of_dispatcher", "of_exporter", "of_processes", "of_router", "of_worker"]
 
 
-def of_processes(seen: Observed | None, work: Processes) -> None:
+def of_processes(seen: Observed | None, work: Processes, client: RedisClient, prefix: str) -> None:
     if seen is None:
         return
+    clock, settings, views = seen.clock, seen.settings, ViewSamples(client, prefix)
     seen.follow(work.loop, work.name, projects=True)
+    if work.trajectories is not None:
+        work.trajectories.told = RecordCounts(seen.metrics, clock, settings.counted_age_s_max)
+        seen.sampled("process", lambda: [Sample("tracklog_quarantined_records_total", work.bundle.counts.foreign)])
+
+    def now() -> Iterator[Sample]:
+        return views.all(work.names, sorted(work.loop.positions), clock.now_us() // 1000, settings.stuck_s)
+
+    seen.sampled("redis", now, kept=True)
 
 
 def of_worker(seen: Observed | None, worker: Worker, producer: EventProducer) -> None:
@@ -82,6 +93,8 @@ def _exporter_now(work: Export) -> Iterator[Sample]:
     yield Sample("tracklog_export_conflicts_total", told.conflicts)
     yield Sample("tracklog_export_rows_waiting", work.exporter.rows)
     yield Sample("tracklog_export_durable_seconds", told.durable_s)
+    for partition, offsets in work.gap().items():
+        yield Sample("tracklog_export_gap_offsets", offsets, {"partition": str(partition)})
     yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
 
 

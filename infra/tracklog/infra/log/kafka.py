@@ -92,6 +92,10 @@ class KafkaLog:
         self._admin.delete_records(topic, before)
 
     def ping(self, timeout_s: float) -> None:
+        if self._closed:
+            raise ClientFatal(f"the log {self.url} is closed")
+        if self._producer is not None:
+            self._producer.check_alive()
         self._admin.ping(timeout_s)
 
     def close(self) -> None:
