@@ -95,15 +95,10 @@ def _server(run: Run, services: Services) -> uvicorn.Server:
 
 
 async def _until_stopped(run: Run, services: Services, server: uvicorn.Server, listening: socket.socket) -> None:
-    settings, loop = run.settings.api, asyncio.get_running_loop()
+    settings = run.settings.api
     told = logging.getLogger("tracklog.audit")
     told.addHandler(logging.StreamHandler())
     told.setLevel(logging.INFO)
-<<<<<<< HEAD
-=======
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False))
-    setattr(server, "capture_signals", nullcontext)  # noqa: B010 - it would raise the signal again at its end
->>>>>>> main
 
     async def serving(stop: asyncio.Event) -> None:
         leaving = asyncio.create_task(_leave(stop, services, server))
