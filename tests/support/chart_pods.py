@@ -33,7 +33,8 @@ Secrets = Mapping[str, Mapping[str, str]]
 
 @dataclass
 class Pod:
-    """One that was started. `became_ready_s` after its start; `flaps`: probes that failed after it was ready."""
+    """One that was started. `became_ready_s` after its start; `flaps`: probes that failed after it was ready, as
+    often in a row as makes a kubelet act."""
 
     name: str
     spec: Object
@@ -165,6 +166,7 @@ class Node:
         while not self._over(pod) and not _answers(pod, own["startupProbe"], ports):
             self._stop.wait(LOOK_S)
         due = dict.fromkeys(("readinessProbe", "livenessProbe"), 0.0)
+        failed = dict.fromkeys(due, 0)
         while not self._over(pod):
             for kind in due:
                 if time.monotonic() < due[kind]:
@@ -175,8 +177,10 @@ class Node:
                     period_s = LOOK_S
                     if found:
                         pod.became_ready_s = time.monotonic() - pod.started_s
-                elif not found and not self._over(pod):
-                    pod.flaps.append(f"{kind} after {time.monotonic() - pod.started_s:.1f} s")
+                elif not self._over(pod):
+                    failed[kind] = 0 if found else failed[kind] + 1
+                    if failed[kind] == own[kind]["failureThreshold"]:
+                        pod.flaps.append(f"{kind} after {time.monotonic() - pod.started_s:.1f} s")
                 due[kind] = time.monotonic() + period_s
             self._stop.wait(LOOK_S)
 
