@@ -43,8 +43,7 @@ T = TypeVar("T")
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of values handed to the owner in one step, or one record: bounds what one store call carries."""
 OUTAGE_S_MAX: Final = 120.0
-"""How long `drain` waits for a store or a log that went away: time for a failover or a restart. `run` has a setting: a
-member that waits for longer than 300 s loses its partitions, and the guarded position is what makes that harmless."""
+"""How long `drain` waits for a store or a log that went away. `run` has a setting: see `loop.outage_timeout_s`."""
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 5.0
 HINT_INTERVAL_S: Final = 1.0
@@ -284,8 +283,7 @@ class PartitionLoop:
         source.seek(partition, start)
 
     def _start(self, partition: int) -> int:
-        of = about(topic=self._topic, partition=partition)
-        with of, self.progress.at_work(f"partition {partition}: beginning with it"):
+        with about(topic=self._topic, partition=partition), self.progress.at_work(f"partition {partition}: beginning"):
             position = self._patiently(lambda: self._owner.restore(partition))
         bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
         if position > bounds.end:
