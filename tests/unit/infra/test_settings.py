@@ -369,3 +369,9 @@ def test_a_password_of_redis_in_two_places_is_refused(tmp_path: Path) -> None:
     environ = {"TRACKLOG_REDIS": "redis://:a@h:1", "TRACKLOG_REDIS__PASSWORD": "b"}
 
     assert "in one place" in refused(tmp_path, environ=environ).message
+
+
+def test_variables_of_the_test_suite_are_no_settings(tmp_path: Path) -> None:
+    environ = {"TRACKLOG_TEST_KAFKA": "h:1", "TRACKLOG_K8S_BIN": "/opt/kubernetes", "TRACKLOG_TENANT": "t"}
+
+    assert load_settings(environ=environ, cwd=tmp_path).tenant == "t"
