@@ -1,7 +1,7 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
 Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes bytes. Where
-values come from is in `settings_sources`; `docs/settings.md` is written from this module and its `settings_*` beside it.
+values come from is in `settings_sources`; `docs/settings.md` is written from this module and its `settings_*` beside.
 """
 
 from __future__ import annotations
