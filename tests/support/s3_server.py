@@ -59,7 +59,7 @@ def _made(bucket: str) -> bool:
 
 
 def main() -> None:
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import run_simple
 
     parser = argparse.ArgumentParser()
