@@ -190,7 +190,7 @@ def _kafka_count(settings: Settings) -> int:
 
 def page(seed: int, found: list[Killed]) -> str:
     head = (
-        f"Exporters started in twos and threes, each owning all partitions, killed by SIGKILL at random (seed {seed}).\n"
+        f"Exporters started in twos and threes, each with all partitions, killed at random (SIGKILL, seed {seed}).\n"
         "\n| store | events in the log | kills | rows | rows there twice | Kafka's count | faults of verify |"
         " versions | seconds | stored bytes of raw Avro |\n"
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
