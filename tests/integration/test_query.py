@@ -75,7 +75,7 @@ def test_a_question_of_the_docs_is_answered(settings: Settings, question: str, s
         assert all(row["times"] >= 3 for row in rows)
         return
     assert rows, question
-    held = {
+    held: dict[str, dict[str, object]] = {
         "approvals wait": {"approver": "ada", "choice": "approve", "requests": 1},
         "went on with another": {"trajectory_id": "held", "old_model": "test-model", "new_model": "other-model"},
         "let go of": {"trajectory_id": "held", "reason": "diverged: other words"},

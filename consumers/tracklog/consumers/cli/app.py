@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "export": ("export", "Stream every event into the cold tier, once."),
+    "cold": ("cold_training", "Read the cold tier: finished trajectories, and what models can be trained on."),
     "query": ("query", "Ask the cold tier in SQL."),
     "retention": ("retention", "Let go of what the log need not keep any more."),
     "new": ("new", "Begin something of one's own."),
