@@ -40,11 +40,9 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Text without secrets; what is JSON inside of it is looked through by its fields."""
-        if self._fields and text[:1] in ("{", "["):
-            try:
-                return json.dumps(self.value(json.loads(text)), ensure_ascii=False)
-            except ValueError:
-                pass  # it only looks like JSON
+        held = _json_in(text) if self._fields else None
+        if held is not None:
+            return json.dumps(self.value(held), ensure_ascii=False)
         for what, pattern in self._patterns.items():
             text = pattern.sub(self._taking(what), text)
         return text
@@ -70,3 +68,13 @@ class Redaction:
     def _took(self, what: str) -> str:
         self.counts[what] = self.counts.get(what, 0) + 1
         return f"[{what} redacted]"
+
+
+def _json_in(text: str) -> Any:
+    """The object or list that a text is, None for any other text."""
+    if text[:1] not in ("{", "["):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
