@@ -203,7 +203,7 @@ class Ledger:
         if self._changed or self._reader is None:
             self._changed = False
             await self._close_reader()
-            self._reader = await asyncio.to_thread(self._log.reader, self._topic, dict(self._positions))
+            self._reader = await asyncio.to_thread(self._log.reader, self._topic, dict(self._positions), follows=True)
         return self._reader
 
     def _read(self, reader: Reader, asked: list[tuple[int, int | None]]) -> list[Record]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tracklog.consumers.dispatch.follow import NEW, Followed, Intended, follow
+from tracklog.consumers.dispatch.follow import NEW, Followed, Intended, Passing, follow
 from tracklog.consumers.dispatch.kept import KEEP_RECORDS, Keeper, KeptRow, Standing, Start
 from tracklog.consumers.dispatch.slots import Row, entered
 from tracklog.infra.log.port import Bounds, Log, Record
@@ -78,6 +78,7 @@ class DispatchPartitions:
         self._known: dict[int, dict[bytes, Followed]] = {}
         self._positions: dict[int, int] = {}
         self._moved: set[int] = set()
+        self._passing = Passing()
 
     def restore(self, partition: int) -> int:
         """Reads the events of the partition to their present end, and the ledger to where it ended before that: so
@@ -145,7 +146,7 @@ class DispatchPartitions:
         cancelled: list[str] = []
         for record in records:
             before, after = self._take(partition, record)
-            if after is before:
+            if after.calls is before.calls and after.cancelled == before.cancelled:
                 continue
             was, now = ({one.hash for one in known.calls.values()} for known in (before, after))
             opened += [one for one in after.calls.values() if one.hash not in was]
@@ -160,7 +161,7 @@ class DispatchPartitions:
 
     def _take(self, partition: int, record: Record) -> tuple[Followed, Followed]:
         known = self._known[partition]
-        before, after = _take(known, record)
+        before, after = _take(known, record, self._passing)
         if self._keeper is not None and after is not before:
             assert record.key is not None
             known[record.key] = known.pop(record.key)  # in the order in which they may leave memory
@@ -194,14 +195,19 @@ def _cut(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-def _take(known: dict[bytes, Followed], record: Record) -> tuple[Followed, Followed]:
+def _take(known: dict[bytes, Followed], record: Record, passing: Passing) -> tuple[Followed, Followed]:
     """What was known of the record's trajectory before and after it."""
     before = known.get(record.key, NEW) if record.key is not None else NEW
+    passed = passing.passed(before, record)
+    if passed is not None and record.key is not None:
+        known[record.key] = passed
+        return before, passed
     try:
         event = decode_event(record.key, record.value, record.headers)
     except ForeignRecord:
         return before, before  # nobody's event; whoever owns the partition for quarantine keeps it
     assert record.key is not None
+    passing.decoded(event)
     after = known[record.key] = follow(before, event)
     return before, after
 
