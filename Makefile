@@ -9,11 +9,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test test-faults crash-matrix bench-peers airline simulate model check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test test-faults test-kubernetes crash-matrix bench-peers airline simulate model check docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
-		awk -F ' ## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+		awk -F ' ## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## Makes .venv with Tracklog, every extra and the tools; nothing to do when it is up to date.
 
@@ -45,6 +45,10 @@ test: setup ## All tests but the slow ones that kill processes; starts the servi
 test-faults: setup ## Tests that kill and freeze real processes.
 	@echo "== fault tests"
 	$(PY) -m pytest -m faults
+
+test-kubernetes: setup ## The chart with every example: linted, scored, installed into a real API server (TRACKLOG_K8S_BIN).
+	@echo "== the chart"
+	$(PY) -m pytest tests/kubernetes
 
 MATRIX ?=
 
@@ -80,15 +84,18 @@ check: setup ## Format, lint, types, import rules, and that docs and tree are in
 	@echo "== imports go one way"
 	$(VENV)/bin/lint-imports --no-cache
 	@echo "== docs are current, the tree is tidy"
-	$(PY) -m pytest -q $(wildcard tests/tidy tests/docs) tests/unit/infra/test_settings_doc.py \
+	$(PY) -m pytest -q $(wildcard tests/tidy tests/docs) tests/unit/infra/test_settings_doc.py tests/unit/infra/test_metrics_doc.py \
 		tests/unit/consumers/test_cli_doc.py
 
 docs: setup ## Writes the generated pages anew.
 	@echo "== generated docs"
 	$(PY) -m scripts.settings_doc
+	$(PY) -m scripts.metrics_doc
+	$(PY) -m scripts.dashboards
 	$(PY) -m scripts.cli_doc
 	$(PY) -m scripts.events_doc
 	$(PY) -m scripts.lifecycle_doc
+	$(PY) -m scripts.chart_doc
 
 bench: setup ## Measures against the raw client and disk in the same run.
 	@echo "== benchmarks"

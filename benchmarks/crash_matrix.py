@@ -41,6 +41,7 @@ SEEDS = 20
 COMMAND = "make crash-matrix"
 PARTS = ("sessions", "workers", "dispatchers", "churn", "brokers")
 CHURN_MINUTES = 5.0
+STOPS = ("SIGKILL", "SIGSTOP")
 
 
 @contextmanager
@@ -114,13 +115,13 @@ def workers(log: Log, folder: Path, first: int, seeds: int) -> Iterator[Row]:
         yield Row(f"worker, {what} at {places}, another takes over", count, wrong)
 
 
-def dispatchers(
-    log: Log, folder: Path, points: Sequence[str], first: int, seeds: int, replicas: int = 1
-) -> Iterator[Row]:
+def dispatchers(log: Log, folder: Path, given: argparse.Namespace, replicas: int = 1) -> Iterator[Row]:
     """Of two dispatchers and the worker whose calls they perform."""
+    points, first, seeds = given.points, given.seeds + 1, given.worker_seeds
     where = "three brokers, leaders killed" if replicas > 1 else "one broker"
     places = f"{len(points)} points x {len(CLASSES)} classes and while others settle"
-    for what, stop in (("SIGKILL", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)):
+    for what in given.stop or STOPS:
+        stop = signal.Signals[what]
         wrong: list[str] = []
         count = stops = 0
         for seed in range(first, first + seeds):
@@ -150,7 +151,7 @@ def on_one_broker(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[t
         rows = {
             "sessions": lambda: sessions(log, job, given.seeds, until_s),
             "workers": lambda: workers(log, folder, given.seeds + 1, given.worker_seeds),
-            "dispatchers": lambda: dispatchers(log, folder, given.points, given.seeds + 1, given.worker_seeds),
+            "dispatchers": lambda: dispatchers(log, folder, given),
             "churn": lambda: churn(log, folder, CHURN_MINUTES),
         }
         for part in parts:
@@ -163,7 +164,7 @@ def on_three_brokers(given: argparse.Namespace) -> Iterator[tuple[str, Row]]:
     with services.kafka_cluster() as cluster, services.scratch() as folder:
         log = open_log(f"kafka://{cluster.bootstrap}")
         with leaders_killed(cluster) as killed:
-            for row in dispatchers(log, folder, given.points, given.seeds + 1, given.worker_seeds, replicas=3):
+            for row in dispatchers(log, folder, given, replicas=3):
                 yield "brokers", row._replace(what=f"{row.what}; {len(killed)} brokers killed so far")
         log.close()
 
@@ -177,6 +178,7 @@ def main() -> int:
     parser.add_argument(
         "--points", choices=DISPATCH, nargs="+", default=DISPATCH, metavar="POINT", help="of dispatched calls"
     )
+    parser.add_argument("--stop", choices=STOPS, action="append", help="how dispatchers are stopped (default: both)")
     given = parser.parse_args()
     parts = given.of or PARTS
     rows = on_one_broker(given, parts) if set(parts) - {"brokers"} else iter(())
@@ -187,7 +189,7 @@ def main() -> int:
         wrong += len(row.wrong)
         table = tables.setdefault(part, ["| what | cases | broke a rule |", "| --- | --- | --- |"])
         table.append(str(row))
-        results.keep(f"{COMMAND}: {part}", "\n".join(table))
+        results.keep(" ".join((f"{COMMAND}: {part}", *(given.stop or ()))), "\n".join(table))
     return 1 if wrong else 0
 
 

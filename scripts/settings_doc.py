@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from scripts.page import write_or_check
-from tracklog.infra import settings_cold, settings_http, settings_roles, settings_sections
+from tracklog.infra import settings_cold, settings_health, settings_http, settings_roles, settings_sections
 from tracklog.infra.settings import env_name
 from tracklog.infra.settings_base import Section
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Settings
@@ -30,8 +30,10 @@ Each value comes from the last of these that gives it:
 
 1. the default below;
 2. a TOML file: the flag `--config`, else `TRACKLOG_CONFIG`, else `tracklog.toml` where the command runs;
-3. the environment: `TRACKLOG_<SECTION>__<FIELD>`; short for addresses (`TRACKLOG_LOG` is `log.url`);
-4. flags of the command.
+3. files with secrets: in the folder that `TRACKLOG_SECRETS` names, each is named as a setting (`kafka.sasl.password`,
+   `redis.password`) and holds its value, as Kubernetes mounts a Secret;
+4. the environment: `TRACKLOG_<SECTION>__<FIELD>`; short for addresses (`TRACKLOG_LOG` is `log.url`);
+5. flags of the command.
 
 ```toml
 # tracklog.toml
@@ -48,7 +50,8 @@ sasl.mechanism = "SCRAM-SHA-512"
 ```
 
 An unknown name is an error that names it, where it was given, and the nearest known one. Times are in
-seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong in the environment;
+seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong into files with secrets, else
+into the environment;
 `tracklog doctor --json` prints all settings with secrets masked. `TRACKLOG_TEST_*` is for the test suite, and the
 variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are ignored.
 """
@@ -95,10 +98,8 @@ def _field_docs(section: type[Section]) -> dict[str, str]:
 
 def classes() -> list[ast.ClassDef]:
     """The source of every group of settings."""
-    bodies = (
-        ast.parse(inspect.getsource(module)).body
-        for module in (settings_sections, settings_roles, settings_http, settings_cold)
-    )
+    modules = (settings_sections, settings_roles, settings_http, settings_cold, settings_health)
+    bodies = (ast.parse(inspect.getsource(module)).body for module in modules)
     return [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
 
 

@@ -6,6 +6,7 @@ export type Where = { url: string; token: string; id: string; client: string };
 const ANSWER_MS = 60_000;
 const PAUSE_MS_MAX = 5_000;
 const TRIES_MAX = 50;
+const UNHEARD_TRIES_MAX = 6; // of a server that has never answered: in three seconds a wrong address is told
 const AGAIN = new Set([429, 502, 503, 504]);
 
 /** The server said no: sending the same again would not help. */
@@ -15,6 +16,7 @@ export class Recording {
   private readonly where: Where;
   private waiting: Event[] = [];
   private next = 1; // the start is event 0
+  private triesMax = UNHEARD_TRIES_MAX;
 
   constructor(where: Where) {
     this.where = where;
@@ -46,12 +48,12 @@ export class Recording {
     for (let tries = 1; ; tries++) {
       const signal = AbortSignal.timeout(ANSWER_MS);
       const answer = await fetch(this.where.url + path, { method: "POST", headers, body, signal }).catch(String);
+      if (typeof answer !== "string") this.triesMax = TRIES_MAX;
       const text = typeof answer === "string" ? answer : await answer.text().catch(String);
-      try {
-        if (typeof answer !== "string" && answer.ok) return JSON.parse(text);
-      } catch {} // cut off: nobody knows, so it is sent again
+      if (typeof answer !== "string" && answer.ok)
+        try { return JSON.parse(text); } catch {} // cut off: nobody knows, so it is sent again
       if (typeof answer !== "string" && !answer.ok && !AGAIN.has(answer.status)) throw new Refused(text);
-      if (tries === TRIES_MAX) throw new Error(`no answer from ${this.where.url} after ${tries} tries: ${text}`);
+      if (tries >= this.triesMax) throw new Error(`no answer from ${this.where.url} after ${tries} tries: ${text}`);
       await new Promise((go) => setTimeout(go, Math.min(PAUSE_MS_MAX, 50 * 2 ** tries)));
     }
   }

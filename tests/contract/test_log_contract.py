@@ -423,6 +423,8 @@ def test_closed_log_takes_nothing_even_if_it_never_did(log: Log, log_case: LogCa
     log.close()
     with pytest.raises(ClientFatal):
         log.append(topic, b"k", b"v", (), Reports())
+    with pytest.raises(ClientFatal):
+        log.ping(10)
 
 
 def test_ping_answers_within_its_bound(log: Log) -> None:

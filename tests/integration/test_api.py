@@ -33,6 +33,9 @@ async def test_a_held_call_is_found_decided_and_goes_on(api: Api) -> None:
     status, found = api.ask("GET", "/approvals", who="viewer")
     assert (status, [one["call_id"] for one in found["approvals"]]) == (200, ["call-1"])
     assert (found["approvals"][0]["tool"], found["next"], found["total"]) == ("readonly", None, 1)
+    log = api.world.new_log()
+    assert found["as_of"] == {str(one): log.bounds("tracklog.events", one).end for one in range(2)}
+    assert api.ask("GET", "/escalations")[1]["as_of"] == found["as_of"]
     # when somebody with the role decides, naming nobody
     path = f"/trajectories/{TRAJECTORY}/calls/call-1/decision"
     assert api.ask("POST", path, {"choice": "approve", "request_hash": "0" * 64}, "approver")[0] == 409
@@ -112,10 +115,12 @@ async def test_what_is_written_is_answered_with_its_place(api: Api) -> None:
 
 async def test_events_come_in_pages_and_as_a_stream_that_goes_on(api: Api) -> None:
     await api.held()
-    events = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?limit=3")[1]["events"]
-    assert [one["seq"] for one in events] == [0, 1, 2]
-    rest = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?after=2")[1]["events"]
-    assert rest[0]["seq"] == 3
+    first = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?limit=3")[1]
+    assert ([one["seq"] for one in first["events"]], first["next"]) == ([0, 1, 2], 2)
+    rest = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?after=2")[1]
+    assert (rest["events"][0]["seq"], rest["next"]) == (3, None)
+    (last,) = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?after={rest['events'][-1]['seq'] - 1}")[1]["events"]
+    assert last == rest["events"][-1]
     # when a stream is opened behind an event, and the run ends
     api.ask("POST", f"/trajectories/{TRAJECTORY}/calls/call-1/decision", {"choice": "approve"}, "approver")
     await api.go_on()

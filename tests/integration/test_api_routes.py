@@ -25,11 +25,13 @@ class Call(NamedTuple):
     body: dict[str, Any] | str | None = None
     other_tenant: int = 404
     """What somebody of another tenant is told."""
+    query: str = ""
 
 
 CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/healthz"): Call(None),
     ("GET", "/readyz"): Call(None),
+    ("GET", "/events/stream"): Call("viewer", other_tenant=403, query="?tenant=default"),
     ("GET", "/trajectories"): Call("viewer", other_tenant=200),
     ("GET", "/trajectories/{trajectory_id}"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/events"): Call("viewer"),
@@ -45,6 +47,8 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call(None),
     ("POST", "/answers/{trajectory_id}/{call_id}/{request_hash}"): Call("approver", "do=approve"),
     ("GET", "/escalations"): Call("viewer", other_tenant=200),
+    ("GET", "/escalations/{trajectory_id}/{call_id}/{intent_hash}"): Call(None),
+    ("POST", "/escalations/{trajectory_id}/{call_id}/{intent_hash}"): Call("operator", "do=happened"),
     ("POST", "/trajectories/{trajectory_id}/calls/{call_id}/settlement"): Call("operator", {"found": "happened"}),
     ("POST", "/trajectories/{trajectory_id}/annotations"): Call(
         "viewer", {"client_id": "c", "name": "score", "value": "1"}
@@ -68,7 +72,10 @@ def routes() -> Iterator[tuple[str, str]]:
 
 def path_of(route: str, trajectory_id: str = TRAJECTORY) -> str:
     return route.format(
-        trajectory_id=urllib.parse.quote(trajectory_id, safe=""), call_id="call-1", request_hash="0" * 64
+        trajectory_id=urllib.parse.quote(trajectory_id, safe=""),
+        call_id="call-1",
+        request_hash="0" * 64,
+        intent_hash="0" * 64,
     )
 
 
@@ -87,9 +94,12 @@ async def test_each_route_asks_for_a_token_for_its_role_and_for_the_tenant(api: 
     for (method, route), call in CALLS.items():
         if call.role is None:
             continue
-        path = path_of(route)
+        path = path_of(route) + call.query
         assert api.ask(method, path, call.body, None)[0] == 401, route
         assert api.ask(method, path, call.body, "nobody")[0] == 401, route
+        for who in (None, "nobody", f"stranger-{call.role}"):
+            told = api.ask(method, path, call.body, who)
+            assert told[0] < 400 or told[1].get("hint") or "<title>" in told[1]["error"], (route, told)
         for role in set(ROLES) - {call.role}:
             if call.role != "viewer":
                 assert api.ask(method, path, call.body, role)[0] == 403, (route, role)

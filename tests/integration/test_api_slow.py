@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.serving import Api, serving, token
 from tests.support.sessions import TRAJECTORY, ScriptedModel, says
-from tracklog.consumers.api import events, relay
+from tracklog.consumers.api import relay, streams
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.token_relay import Heard, append
 from tracklog.producers.session import Session
@@ -25,7 +25,7 @@ PATIENCE_S: Final = 2.0
 
 @pytest.fixture
 def api(redis_db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    for module in (events, relay):
+    for module in (streams, relay):
         monkeypatch.setattr(module, "SEND_S_MAX", PATIENCE_S)
     with serving(redis_db, tmp_path) as served:
         yield served

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.support.sessions import ScriptedModel, says
+from tests.support.sessions import ScriptedModel, asks, says
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
 from tracklog.infra.settings import Settings, load_settings
 from tracklog.producers.history import read_history
 from tracklog.producers.opening import opened
+from tracklog.producers.tools import ToolSet, tool
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.schemas import events as ev
 from tracklog.schemas.values import TargetKind
@@ -24,8 +25,14 @@ from tracklog.schemas.values import TargetKind
 Annotate = Callable[..., Result]
 
 
-async def run_one(settings: Settings, name: str, *, to_the_end: bool) -> None:
-    agent = Agent("traveller", ScriptedModel(says("done")))
+@tool(effect="readonly")
+def look(what: str) -> str:
+    return f"saw {what}"
+
+
+async def run_one(settings: Settings, name: str, *, to_the_end: bool, calls: bool = False) -> None:
+    model = ScriptedModel(asks(("c1", "look"), ("c2", "look")), says("done")) if calls else ScriptedModel(says("done"))
+    agent = Agent("traveller", model, ToolSet.of(look))
     with opened_log(settings, make_topics=True) as log:
         async with producer_of(settings, log) as producer:
             setup = agent.setup("a trip", blobs_of(settings))
@@ -73,7 +80,7 @@ def test_what_has_ended_takes_a_judgement_at_once_and_once(settings: Settings, a
 
 
 def test_a_client_id_is_one_judgement_whatever_it_says_later(settings: Settings, annotate: Annotate) -> None:
-    asyncio.run(run_one(settings, "trip-1", to_the_end=True))
+    asyncio.run(run_one(settings, "trip-1", to_the_end=True, calls=True))
     for value in ("yes", "no"):
         annotate("trip-1", "--call", "c1", "--name", "correct", "--value", value, "--client-id", "r-17", "--as", "ada")
     (one,) = judgements(settings, "trip-1")
@@ -96,4 +103,17 @@ def test_what_cannot_be_judged_is_said(settings: Settings, annotate: Annotate) -
     assert "has come to turn 1, not 9" in late
     both = annotate("trip-1", "--turn", 1, "--call", "c", "--name", "a", "--value", "b", exit_code=2).output
     assert "--turn or --call" in both
+    none = annotate("trip-1", "--call", "c1", "--name", "a", "--value", "b", exit_code=2).output
+    assert "has no call 'c1'" in none
+    assert "it has no calls" in none
+    assert judgements(settings, "trip-1") == []
+
+
+def test_a_call_that_is_not_there_is_not_judged_and_those_there_are_are_named(
+    settings: Settings, annotate: Annotate
+) -> None:
+    asyncio.run(run_one(settings, "trip-1", to_the_end=True, calls=True))
+    refused = annotate("trip-1", "--call", "c3", "--name", "correct", "--value", "no", exit_code=2).output
+    assert "has no call 'c3'" in refused
+    assert "it has c1, c2" in refused
     assert judgements(settings, "trip-1") == []

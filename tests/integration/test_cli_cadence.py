@@ -56,7 +56,9 @@ def test_the_pauses_of_the_log_and_the_rate_that_is_set_give_the_interval(home: 
     text = runner.invoke(app, ["cadence", "run-1", "--failures-a-day", "0"]).output
     assert "median of 2 checkpoints" in text
     assert "none by time; one every 50 turns" in text
-    assert "assumed" in runner.invoke(app, ["cadence", "another"]).output
+    absent = runner.invoke(app, ["cadence", "another"])
+    assert absent.exit_code == 2
+    assert "there is no trajectory 'another'" in absent.output
 
 
 @pytest.mark.parametrize("rate", ["nan", "inf", "-1"])

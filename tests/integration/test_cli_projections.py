@@ -78,6 +78,10 @@ def test_one_of_ones_own_fails_is_shown_is_corrected_and_equals_the_log(tracklog
     assert stopped["parked"]
     assert "ValueError: of three" in tracklog("projections", "list", exit_code=1).stdout
     assert listed(tracklog, exit_code=1)["spend"]["parked"] == []
+    verify = ("projections", "verify", "failures", "--folder", folder)
+    verified = json.loads(tracklog(*verify, "--json", exit_code=1).stdout)
+    assert (verified["difference"], verified["parked"]) == (None, stopped["parked"])
+    assert "tracklog projections retry failures" in tracklog(*verify, exit_code=1).stdout
 
     write(folder)
     asked = json.loads(tracklog("projections", "retry", "failures", "--json").stdout)["asked"]

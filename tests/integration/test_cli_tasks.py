@@ -101,6 +101,12 @@ def test_what_was_stopped_is_listed_and_shown_with_its_way_out(tracklog: Tracklo
         ),
         (("approvals", "approve", "held", "c1", "--as", "ada", "--edit", "x", "--answer", "y"), 2, "one decision at a"),
         (("approvals", "deny", "held", "c9", "--as", "ada"), 2, "is not open; it waits for no decision"),
+        (("submit", "traveller", "another trip", "--id", "ended"), 2, "was given another task"),
+        (("submit", "traveller", "another trip", "--id", "waiting"), 2, "give this one another id"),
+        (("submit", "traveller", "a trip", "--id", "theirs"), 2, "is there already"),
+        (("refused", "absent"), 2, "there is no trajectory 'absent'"),
+        (("refused", "held", "--call", "c9"), 2, "has no call 'c9' hint: it has c1"),
+        (("cadence", "absent"), 2, "there is no trajectory 'absent'"),
         (("send", "absent", "hello"), 2, "there is no trajectory 'absent'"),
         (("send", "ended", "hello"), 5, "has ended: completed"),
     ],
@@ -109,6 +115,12 @@ def test_what_cannot_be_asked_is_said_and_no_success(
     tracklog: Tracklog, line: tuple[str, ...], code: int, said: str
 ) -> None:
     assert said in " ".join(tracklog(*line, exit_code=code).stderr.split())
+
+
+def test_the_same_task_under_its_id_is_the_same_before_and_after_it_has_begun(tracklog: Tracklog) -> None:
+    for _ in range(2):
+        assert tracklog("submit", "traveller", "a trip", "--id", "waiting").stdout == "waiting\n"
+    assert tracklog("refused", "waiting").stdout == "nothing was refused\n"
 
 
 def test_of_many_those_that_can_be_asked_are_and_the_others_named(tracklog: Tracklog) -> None:
@@ -149,3 +161,8 @@ def test_a_held_call_is_edited_from_the_command_line(tracklog: Tracklog, tmp_pat
 def test_what_was_only_submitted_can_be_told_things_and_cancelled(tracklog: Tracklog) -> None:
     assert "sent to waiting" in tracklog("send", "waiting", "hello").stdout
     assert "asked to cancel waiting" in tracklog("cancel", "waiting").stdout
+
+
+def test_a_swarm_that_is_not_there_is_said_once(tracklog: Tracklog) -> None:
+    said = tracklog("swarm", "absent", exit_code=2).stderr
+    assert said.count("no swarm 'absent'") == 1

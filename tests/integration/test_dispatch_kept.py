@@ -16,6 +16,7 @@ from tests.support.ledger import effects_of, ledger
 from tests.support.sessions import ScriptedModel, World, asks, new_world, says
 from tracklog.consumers.dispatch import kept
 from tracklog.consumers.dispatch.kept import Keeper, Start, keeper_on
+from tracklog.consumers.open_calls import OpenCalls, open_in_log, open_in_redis
 from tracklog.infra import partition_loop
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.redis_client import RedisClient, connect
@@ -242,8 +243,12 @@ async def test_a_call_that_is_pending_for_days_is_gone_on_with_from_the_store(
             await world.run(model, **changes)
         partition = next(iter(number for number, one in dispatcher._partitions.items() if one.calls))
         async with asyncio.timeout(15):
-            while not any(_pending(client)):  # noqa: ASYNC110 - it tells nobody
+            while not (any(_pending(client)) and open_in_redis(first, 2)):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
+    # which is counted as begun, from what is kept as from the log
+    counted = open_in_redis(first, 2)
+    assert counted is not None
+    assert counted[0] == open_in_log(world.new_log(), TOPICS) == {"long": OpenCalls(begun=1)}
     # when another dispatcher takes its partition over
     starts: dict[int, Start] = {}
     keeper = keeper_for(world, client)

@@ -15,6 +15,7 @@ from tests.support.ledger import effects_of, ledger
 from tests.support.sessions import ScriptedModel, World, asks, new_world, says
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.dispatch.pauses import KNOWN_S_MAX, PauseBoard, Pauses, say
+from tracklog.consumers.open_calls import OpenCalls, open_in_log
 from tracklog.infra.clock import ManualClock, SystemClock
 from tracklog.producers.settle import Timing
 from tracklog.schemas import events as ev
@@ -61,8 +62,9 @@ async def test_calls_of_a_paused_tool_wait_for_its_resumption_also_across_restar
             while not (told and dispatcher.open_calls):  # noqa: ASYNC110 - it announces neither
                 await asyncio.sleep(0.01)
         assert told == [f"tool {effect} is paused by ada: its calls wait"]
-    # then nothing was done, and nothing is in the ledger
+    # then nothing was done, and nothing is in the ledger; the call is counted as queued
     assert not world.ran
+    assert open_in_log(world.new_log(), TOPICS) == {effect: OpenCalls(queued=1)}
     assert all(world.new_log().bounds(TOPICS.attempts, one).end == 0 for one in range(2))
     # and when a third one runs while it is resumed, the call is made once
     async with dispatching(new_dispatcher(world, world.new_log(), changes["tools"], clock=world.clock)):
@@ -145,7 +147,19 @@ def test_the_command_line_pauses_lists_and_resumes(tmp_path: Path) -> None:
     assert first["paused"] == second["paused"] == listed
     assert (listed["tool"], listed["by"], listed["reason"]) == ("refund", "ada", "the bank is down")
     assert abs(listed["since_us"] - SystemClock().now_us()) < 60_000_000
-    assert tracklog("tools", "list") == {"paused": []}
+    assert tracklog("tools", "list") == {"paused": [], "tools": [], "lag": 0}
+
+
+def test_what_is_not_paused_is_not_resumed_and_what_is_paused_is_named(tmp_path: Path) -> None:
+    log = ["--log", f"sqlite:{tmp_path / 'log.db'}", "tools"]
+    assert "no tool is paused" in CliRunner().invoke(app, [*log, "resume", "refund", "--as", "ada"]).output
+    CliRunner().invoke(app, [*log, "pause", "refund", "--as", "ada"])
+
+    done = CliRunner().invoke(app, [*log, "resume", "refunds", "--as", "ada"])
+
+    assert done.exit_code == 2
+    assert "refunds is not paused" in done.output
+    assert "paused are refund" in done.output
 
 
 def test_a_name_that_no_tool_can_have_is_refused(tmp_path: Path) -> None:

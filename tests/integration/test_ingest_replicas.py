@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -25,6 +26,7 @@ EXAMPLE: Final = ROOT / "examples" / "ingest-typescript"
 TYPESCRIPT: Final = "typescript@5.9.3"
 COMPILER: Final = ROOT / ".tracklog" / "typescript"
 TURNS: Final = 5
+SOON_S: Final = 30.0
 
 
 @pytest.fixture
@@ -77,6 +79,20 @@ def test_the_client_in_typescript_records_a_run_and_sends_again_what_was_not_ans
     assert front.cut == 2
     with closing(open_log(f"sqlite:{tmp_path / 'log.db'}")) as log:
         check_once(log, "tracklog", "planner-1", "ingest:local/planner", 2 + TURNS * 5 + 3)
+
+
+def test_the_client_in_typescript_says_soon_that_no_server_is_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    done = subprocess.run(
+        [*node(tmp_path), f"http://127.0.0.1:{port}", "planner-1"],
+        capture_output=True,
+        text=True,
+        timeout=SOON_S,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert f"no answer from http://127.0.0.1:{port} after 6 tries" in done.stderr
 
 
 def node(folder: Path) -> list[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Producer
 
 from tests.contract.log_cases import LogCase, Recorder, drive
+from tests.support.fatal_client import inject_fatal_error
 from tracklog.infra.log.kafka import KafkaLog
 from tracklog.infra.log.kafka_admin import REQUEST_TIMEOUT_S
 from tracklog.infra.log.port import Bounds, Log, Position, Record
@@ -212,17 +210,6 @@ def test_fatal_error_of_the_producer_is_repaired_and_nothing_is_left_without_a_r
     assert len(stored) >= len(acknowledged) + 2
     assert all(not error.definite for error in failed)
     assert log.stats.producer_rebuilds == 1
-
-
-def inject_fatal_error(log: KafkaLog) -> None:
-    """librdkafka's own test hook, on the live client: out-of-order sequence cannot be had from a healthy broker."""
-    producer = log._producer
-    assert producer is not None
-    handle = ctypes.c_void_p.from_address(id(producer._client) + 16)  # first field behind the object's head
-    libraries = Path(confluent_kafka.__file__).parent.with_suffix(".libs")
-    (library,) = libraries.glob("librdkafka*")
-    inject = ctypes.CDLL(str(library)).rd_kafka_test_fatal_error
-    assert inject(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"injected") == 0
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -14,6 +14,7 @@ from tests.support.routing import new_router, routing
 from tests.support.sessions import ScriptedModel, new_world, says
 from tests.support.working import Works
 from tests.support.writing import read_accepted
+from tracklog.consumers.refusals import refusals
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.memory import Fault, Faults
 from tracklog.infra.log.port import Record
@@ -140,7 +141,10 @@ async def test_a_cancel_reaches_children_and_their_children(works: Works, client
         await works.until(lambda: works.parked(ids[-1]) == "message")
         await works.client.cancel("plan-1", "no longer wanted")
         results = [await works.client.result(one, wait_s=10) for one in ids]
+        # and the end of each child was told to its parent, which had ended
+        await works.until(lambda: all("InboxRefused" in works.names(parent) for parent in ids[:2]))
     assert [one.ending for one in results] == [Ending.CANCELLED] * 3
+    assert list(refusals(works.new_log(), Topics())) == []
     assert "its parent was cancelled" in results[-1].reason
     assert len({event.envelope.ext.get("depth") for event in works.events(ids[-1])} & {"2"}) == 1
 

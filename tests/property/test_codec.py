@@ -15,6 +15,7 @@ from tracklog.schemas import catalog
 from tracklog.schemas.catalog import KIND_OF, Kind
 from tracklog.schemas.chain import event_hash
 from tracklog.schemas.codec import (
+    HEADER_HASH,
     Encoded,
     confluent,
     decode_control,
@@ -23,6 +24,7 @@ from tracklog.schemas.codec import (
     decode_ledger,
     encode_event,
     encode_record,
+    glance,
     single_object,
     split_frame,
     written_event,
@@ -30,6 +32,7 @@ from tracklog.schemas.codec import (
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.events import EventBody
+from tracklog.schemas.glance import read_envelope
 from tracklog.schemas.skim import Skim
 from tracklog.schemas.stamp import Stamp, avro_long, envelope_bytes, trajectory_prefix
 from tracklog.schemas.values import Ref
@@ -112,6 +115,47 @@ def test_what_a_writer_knows_of_its_event_is_what_decoding_it_gives(envelope: En
     written = written_event(stamp, envelope.tenant, body, encoded)
 
     assert written == decode_event(envelope.trajectory_id.encode(), encoded.value, encoded.headers)
+
+
+def by_the_schema(value: bytes) -> Envelope | None:
+    """None for what does not decode, or breaks a check."""
+    try:
+        fields: Any = fastavro.schemaless_reader(BytesIO(value), catalog.parsed_envelope(Kind.EVENTS), None)
+        return Envelope.model_validate(fields)
+    except (EOFError, ValueError, IndexError, KeyError, OverflowError, TypeError, MemoryError):
+        return None
+
+
+@settings(max_examples=400)
+@given(envelopes(Kind.EVENTS), bodies(Kind.EVENTS), st.booleans(), st.data())
+def test_an_envelope_read_by_hand_is_what_the_schema_makes_of_it(
+    envelope: Envelope, body: EventBody, plain: bool, data: st.DataObject
+) -> None:
+    """Given any envelope, whole or with some bytes changed: what is read by hand is what decoding gives, or nothing."""
+    if plain:
+        causes = data.draw(st.sampled_from([(), (Ref(trajectory_id=envelope.trajectory_id, seq=3),)]))
+        small = {name: getattr(envelope, name) % 2**55 for name in ("seq", "epoch", "turn", "lamport", "recorded_at")}
+        rest = {"inbox_id": None, "inbox_position": None, "key_id": None, "causes": causes, "ext": {}, **small}
+        envelope = envelope.model_copy(update=rest)
+    encoded = encode_event(stamp_of(envelope), body)
+    key, written = envelope.trajectory_id.encode(), bytearray(payload(encoded))
+    whole = read_envelope(key, bytes(written))
+    assert not plain or whole is not None
+
+    for at in data.draw(st.lists(st.integers(0, min(len(written), 120) - 1), max_size=2)):
+        written[at] = data.draw(st.integers(0, 255))
+
+    found = read_envelope(key, bytes(written))
+    if found is not None:
+        assert found[0] == by_the_schema(bytes(written))
+        assert found[0].model_dump() == Envelope.model_validate(found[0].model_dump()).model_dump()
+        framed = encoded.value[:10] + bytes(written)
+        seen = glance(key, framed, encoded.headers[:2])
+        event = decode_event(key, framed, encoded.headers[:2])
+        assert seen is not None
+        assert seen == (event.name, (key.decode(), found[0].seq, found[0].epoch, found[0].prev_hash), event.hash)
+    assert glance(key, encoded.value[:10] + bytes(written), ((HEADER_HASH, bytes(32)),)) is None
+    assert glance(key + b"x", encoded.value, encoded.headers) is None
 
 
 @given(st.integers(0, 2**63 - 1))

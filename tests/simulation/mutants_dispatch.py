@@ -236,7 +236,7 @@ def _cancelled_is_read_enough() -> Iterator[None]:
 
     async def hasty(self: Any, call: Any) -> bool:
         partition = self._at(call)
-        end = (await asyncio.to_thread(self._log.bounds, TOPICS.events, partition)).end
+        end = await self._ends.of(partition)
         while call.open and not call.cancelled:
             owned = self._partitions.get(partition)
             if owned is None or owned.position >= end:

@@ -6,7 +6,8 @@ effects. The rules of DESIGN §8, for whatever happened to the process:
     readonly     every call has its result
     idempotent   every call one effect, with its result
     probe        an effect where the result says so, none where it says expired; never two
-    opaque       one effect with its result; or none or one, and a person is asked; never two
+    opaque       one effect with its result; none where it says expired, as whoever had won the call and found its own
+                 deadline past says (brokers were away for so long); or none or one, and a person is asked; never two
 """
 
 from __future__ import annotations
@@ -194,6 +195,8 @@ def _right(effect: str, effects: int, result: ToolResult | None, escalated: bool
         return result.status is ResultStatus.OK
     if effect == "probe" and result.status is ResultStatus.EXPIRED:
         return effects <= late
+    if effect == "opaque" and result.status is ResultStatus.EXPIRED:
+        return effects == 0
     return (result.status, effects) == (ResultStatus.OK, 1)
 
 

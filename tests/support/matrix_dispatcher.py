@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.dispatch_points import probing, watch_dispatch
 from tests.support.dispatching import dispatched
-from tests.support.matrix_member import Membership, job_from
+from tests.support.matrix_member import Membership, job_from, until_over
 from tests.support.matrix_worker import tools
 from tests.support.points import Points
 from tracklog.consumers.dispatch import attempt
@@ -63,4 +63,4 @@ def _tell(said: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(job_from(sys.argv[1])))
+    until_over(main(job_from(sys.argv[1])))

@@ -12,7 +12,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from tracklog.infra.settings import LoopSettings, WorkerSettings
 from tracklog.producers.turn import Agent
 from tracklog.producers.worker import Worker
 from tracklog.producers.worker_run import Runner
+from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.topics import Topics
 
 TRIES_MAX = 100
@@ -89,5 +90,17 @@ def job_from(argument: str) -> Membership:
     return Membership(**{**given, "armed": {one: Armed(**armed) for one, armed in given["armed"].items()}})
 
 
+def until_over(work: Coroutine[Any, Any, None]) -> None:
+    """Ends as the command line does when nobody answers at the start: with a code of its own, to be started again."""
+    away = False
+    try:
+        asyncio.run(work)
+    except* LogUnavailable as errors:
+        sys.stderr.write(f"{errors.exceptions[0]}\n")
+        away = True
+    if away:
+        sys.exit(LogUnavailable.exit_code)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(job_from(sys.argv[1])))
+    until_over(main(job_from(sys.argv[1])))

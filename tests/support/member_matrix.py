@@ -27,6 +27,7 @@ from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.producers.client import Client
 from tracklog.schemas.codec import Event
+from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.events import OwnershipReleased
 from tracklog.schemas.topics import Topics
 
@@ -39,6 +40,9 @@ UNREACHED_MAX = 1
 ROLES = ("schemas", "infra", "producers", "processors", "consumers")
 PARTITIONS = 12
 QUIET_S_MAX = 240.0
+TOPICS_S_MAX = 180.0
+AWAY_MAX = 100
+"""Members that may find nobody to answer when they start, where brokers are killed."""
 LOOK_S = 0.1
 SETTLED_S = 1.0
 FROZEN_S = 5.0
@@ -46,7 +50,7 @@ FROZEN_S = 5.0
 AWAKE_S = 3.0
 """What a woken member has to do what it still means to do, before it is told to stop."""
 
-TOLD_TO_END = (0, 1, -signal.SIGTERM)
+TOLD_TO_END = (0, 1, 3, -signal.SIGTERM)
 """How a member ends that is told to: well, or while the log is away, or before it listens."""
 
 
@@ -98,6 +102,7 @@ class MemberMatrix:
         self._stop = stop
         self._members = members
         self._replicas = replicas
+        self._away_left = AWAY_MAX if replicas > 1 else 0
         passed = folder / f"{prefix}.passed"
         passed.mkdir()
         self._said = (folder / f"{prefix}.said").open("w+")
@@ -115,7 +120,7 @@ class MemberMatrix:
         self._clock = SystemClock()
 
     async def run(self) -> Fired:
-        make_topics(self._log, Topics(self._prefix), PARTITIONS, self._replicas)
+        await self._make_topics()
         try:
             self._running = [start_member(module, self._job, self._said) for module in self._members]
             with Following(self._log, Topics(self._prefix).events) as following:
@@ -129,6 +134,18 @@ class MemberMatrix:
                 member.process.wait()
             self._said.close()
         return self._fired
+
+    async def _make_topics(self) -> None:
+        """Tried again while the controller is one of the brokers that are killed: what is there already stays."""
+        until_s = self._clock.monotonic_s() + TOPICS_S_MAX
+        while True:
+            try:
+                await asyncio.to_thread(make_topics, self._log, Topics(self._prefix), PARTITIONS, self._replicas)
+            except LogUnavailable:
+                if self._clock.monotonic_s() > until_s:
+                    raise
+            else:
+                return
 
     async def _until_over(self, following: Following) -> None:
         """Until all cases have ended, and all that were frozen have woken."""
@@ -176,6 +193,11 @@ class MemberMatrix:
             code = member.process.returncode = os.waitstatus_to_exitcode(status)
             if code in TOLD_TO_END and member.told_to_end:
                 return False
+            if code == LogUnavailable.exit_code and self._away_left > 0:
+                self._away_left -= (
+                    1  # it was started while brokers were away; whoever starts such processes does it again
+                )
+                return True
             if code != -signal.SIGKILL:
                 raise RuntimeError(f"a member ended by itself ({code}):\n{self._tail()}")
         self._fired.stops += 1

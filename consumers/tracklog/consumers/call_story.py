@@ -18,6 +18,7 @@ from tracklog.consumers.summary import body_text, one_line, summary
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.trimmed import check_beginning
+from tracklog.producers.calls_made import calls_in, named_calls
 from tracklog.producers.lineage import origin_of
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox, ledger
@@ -27,8 +28,6 @@ from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import InboxId
 
 __all__ = ["CallStory", "Chapter", "call_story"]
-
-CALLS_NAMED_MAX: Final = 20
 
 
 class Chapter(NamedTuple):
@@ -62,15 +61,15 @@ def call_story(log: Log, topics: Topics, trajectory_id: str, call_id: str) -> Ca
             raise InputError(f"no trajectory {wanted!r} in {topics.events}", hint="see: tracklog list")
         accepted = [entry.event for entry in found.entries if entry.event is not None and entry.accepted]
         had = [event.body for event in accepted if event.envelope.seq <= until]
-        own = list(dict.fromkeys(one for body in had for one in _calls(body)))
+        own = list(dict.fromkeys(calls_in(had)))
         whole = _whole(call_id, own, wanted)
         if whole is not None:
             return CallStory(wanted, whole, list(_chapters(log, topics, found, whole)))
         named += own
         origin = origin_of(accepted)
         wanted, until = (None, 0) if origin is None else (origin.trajectory_id, origin.seq)
-    calls = ", ".join(named[:CALLS_NAMED_MAX]) + (", ..." if len(named) > CALLS_NAMED_MAX else "")
-    raise InputError(f"trajectory {trajectory_id!r} has no call {call_id!r}", hint=f"it has {calls or 'no calls'}")
+    calls = named_calls(named) or "no calls"
+    raise InputError(f"trajectory {trajectory_id!r} has no call {call_id!r}", hint=f"it has {calls}")
 
 
 def _whole(call_id: str, calls: Sequence[str], trajectory_id: str) -> str | None:
@@ -81,16 +80,9 @@ def _whole(call_id: str, calls: Sequence[str], trajectory_id: str) -> str | None
     if len(found) > 1:
         raise InputError(
             f"{len(found)} calls of trajectory {trajectory_id!r} end with {end!r}",
-            hint=f"they are {', '.join(found[:CALLS_NAMED_MAX])}",
+            hint=f"they are {named_calls(found)}",
         )
     return found[0] if found else None
-
-
-def _calls(body: ev.EventBody | None) -> Iterator[str]:
-    if isinstance(body, ev.ModelReplied):
-        yield from (call.call_id for call in body.tool_calls)
-    elif isinstance(body, ev.ToolIntent):
-        yield body.call_id
 
 
 def _chapters(log: Log, topics: Topics, found: Timeline, call_id: str) -> Iterator[Chapter]:
@@ -130,7 +122,7 @@ def _concerns(entry: Entry, call_id: str, about: set[InboxId]) -> bool:
     body = None if entry.event is None else entry.event.body
     if isinstance(body, ev.InboxRefused):
         return body.refused in about
-    return call_id in _calls(body) or getattr(body, "call_id", None) == call_id
+    return call_id in calls_in([body]) or getattr(body, "call_id", None) == call_id
 
 
 def _of_event(entry: Entry, call_id: str) -> Chapter:

@@ -31,7 +31,15 @@ from tracklog.consumers.read_builtin import (
     still_of,
     tool_totals_of,
 )
-from tracklog.consumers.read_events import Kept, accepted_of, kept_in_redis, missing_before, scanned
+from tracklog.consumers.read_events import (
+    Kept,
+    Standing,
+    accepted_of,
+    kept_in_redis,
+    missing_before,
+    scanned,
+    standings_in_redis,
+)
 from tracklog.consumers.read_filter import Cursor, Filter
 from tracklog.consumers.read_live import (
     LOG,
@@ -141,6 +149,11 @@ class Reader:
         own = [live.keys.key(p, own_fields(entry.trajectory_id)) for p, entry in page]
         rows = [trajectory_from(fields) for fields in ask(self._client, [("HGETALL", key) for key in own]) if fields]
         return Page(rows, page[-1][1] if len(found) > limit else None)
+
+    async def standings(self, trajectory_ids: Iterable[str]) -> Answer[dict[str, Standing]]:
+        """Agent and status of those of these trajectories that are folded."""
+        ids = list(trajectory_ids)
+        return await self._look(_TRAJECTORIES, lambda live: standings_in_redis(self._client, live, ids))
 
     async def counts(self) -> Answer[dict[str, int]]:
         """Trajectories by status, and `all`."""

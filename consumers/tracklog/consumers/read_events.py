@@ -18,7 +18,16 @@ from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 
-__all__ = ["Accepted", "Kept", "accepted_of", "kept_in_redis", "missing_before", "scanned"]
+__all__ = [
+    "Accepted",
+    "Kept",
+    "Standing",
+    "accepted_of",
+    "kept_in_redis",
+    "missing_before",
+    "scanned",
+    "standings_in_redis",
+]
 
 
 class Kept(NamedTuple):
@@ -28,6 +37,13 @@ class Kept(NamedTuple):
     records: list[Record]
     complete: bool
     offsets: list[int]
+
+
+class Standing(NamedTuple):
+    """How a trajectory stands: who runs, and its status in a word."""
+
+    agent: str
+    status: str
 
 
 class Accepted:
@@ -74,6 +90,18 @@ def kept_in_redis(client: RedisClient, live: LiveKeys, topic: str, trajectory_id
     records = [decode_entry(entry, topic, partition, key) for entry in entries]
     complete = first is None or (bool(records) and records[0].offset == int(first))
     return Kept(records, complete, decode_offsets(offsets or b""))
+
+
+def standings_in_redis(client: RedisClient, live: LiveKeys, trajectory_ids: Iterable[str]) -> dict[str, Standing]:
+    """Of those that are folded."""
+    ids = list(trajectory_ids)
+    places = [(partition_of(one.encode(), live.partitions), own_fields(one)) for one in ids]
+    answers = ask(client, [("HMGET", live.keys.key(p, own), "agent", "status") for p, own in places])
+    return {
+        one: Standing(agent.decode(), status.decode())
+        for one, (agent, status) in zip(ids, answers, strict=True)
+        if status is not None
+    }
 
 
 def missing_before(log: Log, topic: str, partition: int, kept: Kept, position: int) -> list[Record]:

@@ -5,7 +5,9 @@ nobody will take it     no event has, and none can: there is no such trajectory,
                         identity of an earlier one and says something else, or its bytes cannot be believed
 no intent               an entry of the attempt ledger about a call that no accepted intent made: dispatchers pass it by
 
-A record that came twice as it was is no refusal, nor is one that nobody has taken yet.
+A record that came twice as it was is no refusal, nor is one that nobody has taken yet, nor one that asked for what is
+so anyway: a second cancel of a run that was cancelled, a parent's cancel of a child that has ended, and the end of a
+child whose parent has ended and told it to.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from tracklog.schemas import inbox
 from tracklog.schemas.codec import InboxRecord, decode_event, decode_inbox, decode_ledger
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
+from tracklog.schemas.spawn import EXT_ENDED, FROM
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import InboxId
+from tracklog.schemas.values import Ending, InboxId
 
 __all__ = ["Reason", "Refusal", "reason_of", "refusals"]
 
@@ -85,7 +88,7 @@ class Refusal(NamedTuple):
 @dataclass(slots=True)
 class _Known:
     head: Head = EMPTY_HEAD
-    ended: bool = False
+    ending: Ending | None = None
     highest: dict[str, int] = field(default_factory=dict)
     taken: set[InboxId] = field(default_factory=set)
     refused: list[tuple[Record, int, str, int | None, ev.InboxRefused]] = field(default_factory=list)
@@ -139,7 +142,7 @@ def _follow(records: Iterator[Record]) -> dict[bytes, _Known]:
         elif isinstance(event.body, ev.ToolIntent):
             known.intents.add(event.hash)
         elif isinstance(event.body, ev.TaskEnded):
-            known.ended = True
+            known.ending = event.body.ending
     return found
 
 
@@ -159,6 +162,8 @@ def _from_inbox(letters: list[Record], known: dict[bytes, _Known]) -> Iterator[R
     for key, one in known.items():
         for record, seq, tenant, position, body in one.refused:
             _, letter = first.get((key, body.refused), (None, None))
+            if letter is not None and _is_so_anyway(letter, one):
+                continue
             yield Refusal(
                 key.decode(),
                 tenant,
@@ -190,13 +195,22 @@ def _untaken(
     if known is None:
         is_new = isinstance(read.body, inbox.Submit)
         return None if is_new else (Reason.NO_TRAJECTORY, "there is no such trajectory")
-    if own in known.taken:
+    if own in known.taken or _is_so_anyway(read, known):
         return None
     if known.highest.get(own.source, -1) >= own.seq:
         return Reason.PASSED_OVER, "one that its source sent later was taken"
-    if known.ended and not isinstance(read.body, inbox.Annotation):  # those are taken at any time
+    if known.ending is not None and not isinstance(read.body, inbox.Annotation):  # those are taken at any time
         return Reason.ENDED, "the trajectory has ended, and nobody has opened it since"
     return None
+
+
+def _is_so_anyway(read: InboxRecord, known: _Known) -> bool:
+    """Whether an ended trajectory had nothing to take of it, and nobody is kept from anything."""
+    if known.ending is None:
+        return False
+    if isinstance(read.body, inbox.Cancel):
+        return known.ending is Ending.CANCELLED or read.envelope.inbox_id.source.startswith(FROM)
+    return isinstance(read.body, inbox.Outcome) and EXT_ENDED in read.envelope.ext
 
 
 def _from_ledger(entries: list[Record], known: dict[bytes, _Known]) -> Iterator[Refusal]:

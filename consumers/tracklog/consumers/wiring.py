@@ -23,6 +23,7 @@ from tracklog.infra.wiring import (
     check_topic,
     check_writable,
     framing_of,
+    is_cold,
     is_embedded,
     opened_log,
 )
@@ -32,6 +33,7 @@ from tracklog.processors.outbox import POSTS_MAX
 from tracklog.processors.running import Processes, Running, processes, running, trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.producers.connection import producer_of
+from tracklog.schemas.errors import SettingsError
 
 __all__ = [
     "BULK_LINGER_MS",
@@ -41,6 +43,7 @@ __all__ = [
     "everything_of",
     "folds_itself",
     "framing_of",
+    "is_cold",
     "is_embedded",
     "keeper_for",
     "lag_of",
@@ -72,7 +75,7 @@ def redis_address(settings: Settings) -> Iterator[str]:
 
 def _running_redis(settings: Settings) -> str | None:
     """The URL of a Redis that runs without us."""
-    url = settings.redis.url.get_secret_value()
+    url = settings.redis.url_in_full
     if url != EMBEDDED:
         return url
     return None if is_embedded(settings) else LocalStack(Path(settings.home)).status().redis
@@ -132,7 +135,13 @@ def opened_views(
     settings: Settings, view: Callable[[Settings, Log, RedisClient], Running[Any] | Processes] = projection_of
 ) -> Iterator[tuple[Log, RedisClient]]:
     """Log and Redis for reading a view. With a Redis of our own, what is new is folded first: a laptop needs no
-    process in the background. With any other, the view is as new as what folds it."""
+    process in the background. With any other, the view is as new as what folds it. Raises SettingsError for a cold
+    log: views are of the log itself."""
+    if is_cold(settings):
+        raise SettingsError(
+            f"views in Redis are folded from the log, not from {settings.log.url}",
+            hint="ask the log itself, or the table: tracklog query (docs/query.md)",
+        )
     with opened_log(settings) as log:
         check_topic(log, settings)
         with opened_redis(settings) as client:

@@ -27,6 +27,7 @@ from tracklog.infra.settings_sections import LoopSettings
 from tracklog.schemas.errors import (
     AppendUnknown,
     ClientFatal,
+    ColdUnavailable,
     LogError,
     LogQueueFull,
     LogUnavailable,
@@ -51,7 +52,7 @@ IDLE_FOLD_S: Final = 5.0
 CONFLICTS_MAX: Final = 20
 """Conflicts in a row on one partition without the stored position moving: then it is no race but a defect."""
 
-OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull)
+OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull, ColdUnavailable)
 
 
 Join = Callable[[str, str, GroupListener], GroupMember]
@@ -88,6 +89,8 @@ class PartitionLoop:
     longer in the log when they were to be read. Both, and `progress`, may be read by other threads.
 
     `on_outage` is called by the loop's thread with the error when an outage begins, and with None when it is over.
+    An owner that gathers records over several folds sets two more: `on_release` is called while partitions are still
+    owned and about to be given back in good order, and `stored` says how far its positions are stored by now.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class PartitionLoop:
         outage_s_max: float = OUTAGE_S_MAX,
     ) -> None:
         self._log = log
-        self._topic = topic
+        self._topic: Final = topic
         self._owner = owner
         self._clock = clock
         self._settings = settings if settings is not None else LoopSettings()
@@ -110,11 +113,17 @@ class PartitionLoop:
         self.positions: dict[int, int] = {}
         self.trimmed: dict[int, int] = {}
         self.on_outage: Callable[[TracklogError | None], None] = lambda _: None
+        self.on_release: Callable[[], None] = lambda: None
+        self.stored: Callable[[], Mapping[int, int]] = lambda: self.positions
         self._pending: dict[int, list[Record]] = {}
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
         self._confirmed_s = self._checked_s = clock.monotonic_s()
+
+    @property
+    def topic(self) -> str:
+        return self._topic
 
     def run(self, group_id: str, stop: threading.Event, join: Join | None = None) -> dict[int, int]:
         """Owns what the group gives it, until `stop` is set. Raises ClientFatal and what the owner raises.
@@ -131,8 +140,8 @@ class PartitionLoop:
         try:
             while not stop.is_set():
                 self._step(member, self._settings.batch_wait_s)
-                if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.positions:
-                    hinted, hinted_s = dict(self.positions), self._clock.monotonic_s()
+                if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.stored():
+                    hinted, hinted_s = dict(self.stored()), self._clock.monotonic_s()
                     listener.hint(hinted)
             return dict(self.positions)
         finally:
@@ -156,6 +165,7 @@ class PartitionLoop:
         try:
             with closing(self._log.reader(self._topic, {p: self._own(p) for p in ends})) as reader:
                 self._read_up_to(reader, ends)
+                self.on_release()
                 return dict(self.positions)
         finally:
             for partition in ends:
@@ -212,7 +222,8 @@ class PartitionLoop:
 
     def _poll(self, source: Source, max_records: int, timeout_s: float) -> list[Record]:
         try:
-            return self._patiently(lambda: source.poll(max_records, timeout_s))
+            with self.progress.at_work(f"polling {self._topic}"):
+                return self._patiently(lambda: source.poll(max_records, timeout_s))
         except OffsetTrimmed:
             passed = pass_trimmed(self._log, self._topic, source, list(self.positions))
             if not passed:
@@ -248,7 +259,8 @@ class PartitionLoop:
                 self._fold(source, partition, [], ends)
 
     def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
-        self._patiently(lambda: self._owner.fold(partition, records, position))
+        with self.progress.at_work(f"partition {partition}: taking in its records"):
+            self._patiently(lambda: self._owner.fold(partition, records, position))
         if position > self.positions[partition]:
             self.positions[partition] = position
             self._conflicts.pop(partition, None)
@@ -266,7 +278,8 @@ class PartitionLoop:
         source.seek(partition, start)
 
     def _start(self, partition: int) -> int:
-        position = self._patiently(lambda: self._owner.restore(partition))
+        with self.progress.at_work(f"partition {partition}: beginning with it"):
+            position = self._patiently(lambda: self._owner.restore(partition))
         bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
         if position > bounds.end:
             raise OffsetTrimmed(
@@ -297,7 +310,8 @@ class PartitionLoop:
             return
         self._checked_s = now
         try:
-            ends = self._ends(list(self.positions))
+            with self.progress.at_work(f"asking {self._log.url} where partitions end"):
+                ends = self._ends(list(self.positions))
         except LogUnavailable:
             self.progress.got_on(list(self.positions))
             return
@@ -317,12 +331,14 @@ class PartitionLoop:
                 if self._give_up_s is None:
                     self._give_up_s = now + self._outage_s_max
                     self.on_outage(error)
+                self.progress.waits(error.message)
                 left_s = self._give_up_s - now
                 if left_s <= 0 or self._stop.is_set():
                     raise
             else:
                 if self._give_up_s is not None:
                     self._give_up_s = None
+                    self.progress.waits(None)
                     self.on_outage(None)
                 return result
             self._stop.wait(min(delay_s, left_s))
@@ -338,10 +354,13 @@ class _Listener:
         self.hints_refused = 0
 
     def assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        return {partition: self._loop._own(partition) for partition in partitions}
+        starts = {partition: self._loop._own(partition) for partition in partitions}
+        self._loop.progress.assigned()
+        return starts
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        self.hint({p: self._loop.positions[p] for p in partitions if p in self._loop.positions})
+        self._loop.on_release()
+        self.hint({p: offset for p, offset in self._loop.stored().items() if p in partitions})
         self.lost(partitions)
 
     def lost(self, partitions: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Settings: defaults, then a TOML file, then the environment, then flags; the later wins (docs/settings.md).
+"""Settings: defaults, a TOML file, files with secrets, the environment, flags; the later wins (docs/settings.md).
 
 Nothing here reads the process's environment or current directory: both are parameters.
 """
@@ -28,11 +28,13 @@ from tracklog.infra.settings_sections import (
 from tracklog.infra.settings_sources import (
     CONFIG_ENV,
     CONFIG_NAME,
+    SECRETS_ENV,
     Given,
     env_name,
     from_environ,
     from_file,
     from_flags,
+    from_secrets,
     known_names,
 )
 from tracklog.schemas.errors import SettingsError
@@ -58,18 +60,24 @@ __all__ = [
 ]
 
 CONFIG_FLAG: Final = "config"
+COLD: Final = "cold:"
 
 
 def load_settings(*, flags: Mapping[str, object] | None = None, environ: Mapping[str, str], cwd: Path) -> Settings:
     """The settings of this process, from all sources; local paths become absolute, seen from `cwd`.
 
     `flags` maps dotted names (`log`, `writer.barrier`) to values; None means not given. The file is the
-    flag `config`, else `TRACKLOG_CONFIG`, else `tracklog.toml` in `cwd` if there is one. Raises SettingsError
-    naming the key, where it was given and what to use instead.
+    flag `config`, else `TRACKLOG_CONFIG`, else `tracklog.toml` in `cwd` if there is one; files with secrets are in
+    the folder `TRACKLOG_SECRETS`. Raises SettingsError naming the key, where it was given and what to use instead.
     """
     rest = dict(flags or {})
     file = _config_file(rest.pop(CONFIG_FLAG, None), environ, cwd)
-    given = [*(from_file(file) if file is not None else ()), *from_environ(environ), *from_flags(rest)]
+    given = [
+        *(from_file(file) if file is not None else ()),
+        *(from_secrets(cwd / environ[SECRETS_ENV]) if SECRETS_ENV in environ else ()),
+        *from_environ(environ),
+        *from_flags(rest),
+    ]
     try:
         return Settings.model_validate(_anchored(_tree(given), cwd))
     except ValidationError as error:
@@ -102,8 +110,18 @@ def _anchored(tree: dict[str, Any], cwd: Path) -> dict[str, Any]:
     if isinstance(home, str) and home:
         tree["home"] = str(cwd / home)
     log, blobs, checkpoints = tree.get("log", {}), tree.get("blobs", {}), tree.get("checkpoints", {})
+    cold = tree.get("cold", {})
     if isinstance(log.get("url"), str) and log["url"].startswith("sqlite:") and log["url"] != "sqlite:":
         log["url"] = f"sqlite:{cwd / log['url'].removeprefix('sqlite:')}"
+    if (
+        isinstance(log.get("url"), str)
+        and log["url"].startswith(COLD)
+        and "://" not in log["url"]
+        and log["url"] != COLD
+    ):
+        log["url"] = f"{COLD}{cwd / log['url'].removeprefix(COLD)}"
+    if isinstance(cold.get("url"), str) and cold["url"] and "://" not in cold["url"]:
+        cold["url"] = str(cwd / cold["url"])
     if isinstance(blobs.get("url"), str) and blobs["url"] and "://" not in blobs["url"]:
         blobs["url"] = str(cwd / blobs["url"])
     if isinstance(checkpoints.get("workspaces"), str) and checkpoints["workspaces"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -31,13 +31,18 @@ class ColdSettings(Section):
     group: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")] = "export"
     """The consumer group of the exporters, after the prefix. All that write one table are of one group."""
     rows_max: Count = 200_000
-    """Events of one commit: a commit is made when so many wait. More make larger files and wait in memory."""
-    bytes_max: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 32 * 1024 * 1024
-    """Bytes of encoded events of one commit: a commit is made when so many wait. Default 32 MiB, which keeps an
-    exporter under 500 MB."""
+    """Events of one commit: a commit is made when so many wait."""
+    bytes_max: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 64 * 1024 * 1024
+    """Bytes of rows of one commit, as they lie in memory: a commit is made when so many wait. Default 64 MiB, which
+    keeps an exporter under 500 MB; more make larger files, which compaction makes anyway."""
     age_s: Positive = 60.0
     """Seconds for which an event waits for company at most, by the exporter's own steady clock: so this is the
     longest time to durable while nothing is wrong. Shorter makes more and smaller files."""
+
+    blobs: Literal["copy", "check"] = "copy"
+    """What an exporter does about a blob that an event names, before the commit of that event: `copy` brings it to
+    `blobs/` beside the tables, `check` only looks whether the blob store has it. One that is missing or altered is
+    named and counted, and holds nothing up."""
 
     @field_validator("url")
     @classmethod

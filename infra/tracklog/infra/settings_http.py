@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -23,12 +24,19 @@ def _listed(given: object) -> object:
 def _secured(url: str) -> str:
     parts = urlsplit(url)
     if url and (parts.hostname is None or parts.scheme not in ("http", "https")):
-        raise ValueError("an address is https://host/path")
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise ValueError("plain http is for this machine only; use https")
+        raise ValueError("an address is https://host/path; http://localhost:PORT/path on this machine")
+    if parts.scheme == "http" and not _is_here(parts.hostname or ""):
+        raise ValueError("plain http is for this machine only (localhost, 127.0.0.1, [::1]); use https")
     if parts.username is not None or parts.password is not None:
         raise ValueError("an address holds no password")
     return url
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 Url = Annotated[str, AfterValidator(_secured)]

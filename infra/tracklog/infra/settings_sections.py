@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.infra.settings_cold import ColdSettings
+from tracklog.infra.settings_health import HealthSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
-LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:")
+LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:", "cold:")
+REDIS_SCHEMES: Final = ("redis://", "rediss://", "redis+cluster://", "rediss+cluster://", "unix://")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
 KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
@@ -50,20 +52,26 @@ class LogSettings(Section):
     """Where the log is."""
 
     url: str = f"sqlite:{HOME_DEFAULT}/log.db"
-    """Address of the log: `sqlite:PATH` (one machine, a local disk), `kafka://HOST:PORT[,HOST:PORT]` or
-    `memory:` (tests). Default: a file under `home`, so that a bare install runs with no service. Passwords
-    do not belong here but under `[kafka]`."""
+    """Address of the log: `sqlite:PATH` (one machine, a local disk), `kafka://HOST:PORT[,HOST:PORT]`, `memory:`
+    (tests), or for reading alone `cold:ADDRESS` (the events of a cold tier; `cold:` is the one of `cold.url`).
+    Default: a file under `home`, so that a bare install runs with no service. Passwords do not belong here but
+    under `[kafka]`."""
     connect_timeout_s: Positive = 5.0
     """Seconds until an absent log is an error that names its address. Long enough for a broker's start of
     a few seconds, short enough for a person who mistyped a port; the Kafka client needs up to 4 s more to
     end when a name cannot be resolved. Cannot be switched off."""
+    oauth_token: str = ""
+    """Where the tokens of `sasl.mechanism=OAUTHBEARER` come from: `msk:REGION` for Amazon MSK with IAM (extra
+    `msk`; credentials are found as AWS's own tools find them), or `MODULE:FUNCTION` of yours that returns a token
+    and the time it ends, in seconds since 1970. Default: empty, the client's own ways."""
 
     @field_validator("url")
     @classmethod
     def _known_scheme(cls, url: str) -> str:
         if not url.startswith(LOG_SCHEMES):
             raise ValueError(
-                f"{without_password(url)!r} is no log address; use sqlite:PATH, kafka://HOST:PORT or memory:"
+                f"{without_password(url)!r} is no log address; use sqlite:PATH, kafka://HOST:PORT, cold:ADDRESS or"
+                " memory:"
             )
         if url.startswith("kafka://") and "@" in url:
             raise ValueError(
@@ -100,8 +108,13 @@ class RedisSettings(Section):
 
     url: SecretStr = SecretStr("embedded")
     """`embedded` (the default: a server of our own under `home`, so that a bare install needs no service),
-    `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, `rediss://...` for TLS or `unix://PATH`. Kept as a secret,
-    because it may hold a password."""
+    `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, `rediss://...` for TLS, `redis+cluster://HOST:PORT` and
+    `rediss+cluster://...` for a cluster, or `unix://PATH`. Kept as a secret, because it may hold a password."""
+    username: str = ""
+    """User, where the address names none. Default: empty, the server's default user."""
+    password: SecretStr = SecretStr("")
+    """Password, where the address holds none: so that it can lie in a file of its own (`TRACKLOG_SECRETS`).
+    Default: empty. A secret."""
     timeout_s: Positive = 10.0
     """Seconds until a server that does not answer is an error. Bounds connecting and each command. Cannot
     be switched off."""
@@ -110,14 +123,30 @@ class RedisSettings(Section):
     @classmethod
     def _known_scheme(cls, url: SecretStr) -> SecretStr:
         text = url.get_secret_value()
-        if text != "embedded" and not text.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("the address must be `embedded` or start with redis://, rediss:// or unix://")
+        if text != "embedded" and not text.startswith(REDIS_SCHEMES):
+            raise ValueError(f"the address must be `embedded` or start with {', '.join(REDIS_SCHEMES)}")
         return url
+
+    @model_validator(mode="after")
+    def _one_place_for_a_password(self) -> Self:
+        url = self.url.get_secret_value()
+        if (self.username or self.password.get_secret_value()) and "@" in urlsplit(url).netloc:
+            raise ValueError("the address holds a user or password already; give username and password in one place")
+        return self
 
     @property
     def address(self) -> str:
         """The address without its password, fit for messages."""
         return without_password(self.url.get_secret_value())
+
+    @property
+    def url_in_full(self) -> str:
+        """The address with user and password, for the client alone. Never print it."""
+        url, password = self.url.get_secret_value(), self.password.get_secret_value()
+        if url == "embedded" or not (self.username or password):
+            return url
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{quote(self.username, safe='')}:{quote(password, safe='')}@{rest}"
 
 
 class BlobSettings(Section):
@@ -309,6 +338,7 @@ class Settings(Section):
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
     registry: RegistrySettings = RegistrySettings()
+    health: HealthSettings = HealthSettings()
 
     @model_validator(mode="before")
     @classmethod

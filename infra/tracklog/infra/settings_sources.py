@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, the environment, flags. Each value knows who gave it."""
+"""Where settings come from: a TOML file, files with secrets, the environment, flags. Each value knows who gave it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ ENV_PREFIX: Final = "TRACKLOG_"
 CONFIG_ENV: Final = "TRACKLOG_CONFIG"
 CONFIG_NAME: Final = "tracklog.toml"
 CONFIG_BYTES_MAX: Final = 1024 * 1024
+OWN_FLAGS: Final = frozenset(("log", "redis", "blobs", "prefix"))
+"""Settings that are options of every command; all others are given by `--set NAME=VALUE`."""
+SECRETS_ENV: Final = "TRACKLOG_SECRETS"
+SECRET_BYTES_MAX: Final = 64 * 1024
 
-_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|TEST_.*)\Z")
+_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|SECRETS|TEST_.*)\Z")
 _SERVICE_LINK = re.compile(
     r"TRACKLOG_(\w*[^_]_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)\Z"
 )
@@ -61,6 +65,38 @@ def from_file(path: Path) -> list[Given]:
     return [_placed(dotted, value, f"{path}: {dotted}", dotted) for dotted, value in _leaves(tree, "")]
 
 
+def from_secrets(folder: Path) -> list[Given]:
+    """Reads a folder in which each file is named as a setting (`kafka.sasl.password`) and holds its value.
+
+    That is how Kubernetes mounts a Secret. A newline at the end is no part of a value; names that begin with a dot
+    are the mount's own. Raises SettingsError that names the file, never what is in it.
+    """
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise SettingsError(
+            f"{folder}: cannot read the folder of secrets: {error.strerror}",
+            hint=f"unset {SECRETS_ENV} or name another folder",
+        ) from error
+    return [_placed(path.name, _secret_of(path), str(path), path.name) for path in files]
+
+
+def _secret_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(SECRET_BYTES_MAX + 1)
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot read this secret: {error.strerror}", hint="see who owns the file, and its mode"
+        ) from error
+    if len(data) > SECRET_BYTES_MAX:
+        raise SettingsError(f"{path}: a secret is larger than {SECRET_BYTES_MAX} bytes")
+    try:
+        return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}") from None
+
+
 def from_environ(environ: Mapping[str, str]) -> list[Given]:
     """Reads `TRACKLOG_*`. Raises SettingsError on a name that is no setting: no typo passes unseen."""
     names = sorted(name for name in environ if name.startswith(ENV_PREFIX))
@@ -70,7 +106,12 @@ def from_environ(environ: Mapping[str, str]) -> list[Given]:
 
 def from_flags(flags: Mapping[str, object]) -> list[Given]:
     """Reads flags by dotted name (`log`, `writer.barrier`); None means that the flag was not used."""
-    return [_placed(name, value, f"--{name}", name) for name, value in flags.items() if value is not None]
+    return [_placed(name, value, _flag(name), name) for name, value in flags.items() if value is not None]
+
+
+def _flag(name: str) -> str:
+    """As it is given: only some settings have an option of their own."""
+    return f"--{name}" if name in OWN_FLAGS else f"--set {name}"
 
 
 def known_names() -> list[str]:
@@ -135,12 +176,18 @@ def _as_option(value: object, source: str) -> str:
     raise SettingsError(f"{source}: a client option is a string, a number or a boolean, not {type(value).__name__}")
 
 
-def _nearest(dotted: str, shown: str) -> str:
+def nearest_name(dotted: str) -> str | None:
+    """The setting whose name is most like it, by its whole or by its last word; None when none is."""
     names = known_names()
     close = difflib.get_close_matches(dotted, names, n=1, cutoff=0.5)
     if not close:
         tails = {name.rpartition(".")[2]: name for name in names}
         close = [tails[tail] for tail in difflib.get_close_matches(dotted.rpartition(".")[2], tails, n=1)]
-    if not close:
+    return close[0] if close else None
+
+
+def _nearest(dotted: str, shown: str) -> str:
+    close = nearest_name(dotted)
+    if close is None:
         return "all settings are in docs/settings.md"
-    return f"did you mean {env_name(close[0]) if shown.startswith(ENV_PREFIX) else close[0]}?"
+    return f"did you mean {env_name(close) if shown.startswith(ENV_PREFIX) else close}?"

@@ -1,4 +1,4 @@
-"""Several projections in one process, each record decoded once (DESIGN §10).
+"""Several projections in one process, each record decoded once, and only where somebody reads it (DESIGN §10).
 
 The order inside a batch is what makes it safe: decode and fold; quarantine what is not ours and wait for the reports;
 then each member writes states and position in one guarded step. A member whose step did not happen (crash, conflict)
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tracklog.infra.log.port import Record
-from tracklog.processors.decoding import decoded
+from tracklog.processors.decoding import step_of, wanted_by
 from tracklog.processors.member import Member
 from tracklog.processors.quarantine import Poison, Quarantine
 
@@ -33,6 +33,7 @@ class Bundle:
         self._members = members
         self._partitions = partitions
         self._quarantine = quarantine
+        self._wanted = wanted_by(member.reads for member in members)
         self.counts = Counts()
         self.on_batch: Callable[[int], object] = lambda _: None
         """Told how many records a stored batch had."""
@@ -49,12 +50,12 @@ class Bundle:
         batch = [member.begin(partition, records) for member in self._members]
         poison: list[Poison] = []
         for record in records:  # one at a time: decoded events are large
-            seen = decoded(record, self._partitions)
-            if isinstance(seen, Poison):
-                poison.append(seen)
+            step = step_of(record, self._partitions, self._wanted)
+            if isinstance(step, Poison):
+                poison.append(step)
                 continue
             for folding in batch:
-                folding.see(seen)
+                folding.see(step)
         if poison and self._quarantine is not None:
             self._quarantine.put(partition, poison)
         for folding in batch:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tracklog.infra.log.port import Record
-from tracklog.processors.processor import Seen
+from tracklog.processors.place import Step
 
 
 class Folding(Protocol):
     """One batch of one member. Nothing is stored before `commit`; one that is dropped has not happened."""
 
-    def see(self, seen: Seen) -> None:
+    def see(self, step: Step) -> None:
         """One more record of the batch, in the order of the log. One below the member's position is passed over."""
 
     def commit(self, position: int) -> None:
@@ -20,7 +20,10 @@ class Folding(Protocol):
 
 
 class Member(Protocol):
-    """See `Owner`, whose parts these are."""
+    """See `Owner`, whose parts these are. `reads`: names of the event types it must be shown decoded, None for all."""
+
+    @property
+    def reads(self) -> frozenset[str] | None: ...
 
     def restore(self, partition: int) -> int: ...
 

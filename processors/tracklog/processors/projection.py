@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from tracklog.infra.log.port import Record
 from tracklog.processors.checkpoints import Checkpoints
-from tracklog.processors.processor import Seen
+from tracklog.processors.place import Step
 from tracklog.processors.record_processor import RecordProcessor
 from tracklog.processors.state_cache import StateCache
 from tracklog.processors.store import Store
@@ -35,6 +35,10 @@ class Projection(Generic[S]):
         self._cache: StateCache[S] = StateCache(cached_max)
         self._checkpoints = Checkpoints(store, partitions)
         self.loaded = 0
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return self._processor.reads
 
     def restore(self, partition: int) -> int:
         return self._checkpoints.restore(partition)
@@ -95,18 +99,18 @@ class _Folding(Generic[S]):
         self._stored = stored
         self._changes: dict[str, _Change[S]] = {}
 
-    def see(self, seen: Seen) -> None:
-        event, record = seen
-        if record.offset < self._start or (self._reads is not None and event.name not in self._reads):
+    def see(self, step: Step) -> None:
+        seen = step.seen
+        if step.offset < self._start or seen is None or (self._reads is not None and step.name not in self._reads):
             return
-        trajectory_id = event.envelope.trajectory_id
+        trajectory_id = step.trajectory_id
         change = self._changes.get(trajectory_id)
         if change is None:
             before = self._stored[trajectory_id]
             state = before if before is not None else self._processor.start(trajectory_id)
             change = self._changes[trajectory_id] = _Change(before, state, [])
         change.after = self._apply(change.after, seen)
-        change.records.append(record)
+        change.records.append(seen.record)
 
     def commit(self, position: int) -> None:
         self._of.commit(self._partition, position, self._changes)

@@ -23,7 +23,7 @@ from tracklog.processors.record_processor import RecordProcessor
 from tracklog.processors.redis_store import RedisStore
 from tracklog.processors.store import Store
 from tracklog.processors.store_keys import StoreKeys
-from tracklog.processors.trajectories import Trajectories
+from tracklog.processors.trajectories import NAME, Trajectories
 from tracklog.processors.trajectory import Trajectory
 from tracklog.processors.view import View, ViewBounds
 
@@ -50,6 +50,16 @@ class Processes:
     bundle: Bundle
     views: Mapping[str, View[Any]]
     partitions: int
+    name: str
+    """What people call them by: the first one's name, and how many others there are."""
+    trajectories: Trajectories | None
+    """The processor of the trajectories' projection, where that is among them."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of all of them, without versions."""
+        own = [] if self.trajectories is None else [self.trajectories.name]
+        return own + sorted({view.processor.name for view in self.views.values()})
 
     def drain(self, stop: threading.Event | None = None) -> dict[int, int]:
         """Folds what is there now, and takes up again what was asked for, also where nothing is new."""
@@ -110,7 +120,7 @@ def processes(
         views[_named(one)] = view_of(one, store, log, settings, partitions=partitions)
     members: list[Member] = list(views.values())
     names = list(views)
-    quarantine = None
+    quarantine = own = None
     if builtin:
         own = Trajectories(settings.projection)
         members.insert(0, _projection(own, info, client, settings, entropy)[1])
@@ -118,7 +128,7 @@ def processes(
         quarantine = Quarantine(log, topics.quarantine)
     bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
-    return Processes(loop, topics.group(_group(names)), bundle, views, partitions)
+    return Processes(loop, topics.group(_group(names)), bundle, views, partitions, _called(processors, builtin), own)
 
 
 def _projection(
@@ -131,6 +141,13 @@ def _projection(
 
 def _named(processor: Processor[Any] | RecordProcessor[Any]) -> str:
     return f"{processor.name}-v{processor.version}"
+
+
+def _called(processors: Sequence[Processor[Any]], builtin: bool) -> str:
+    names = [NAME] if builtin else []
+    names += [one.name for one in processors]
+    others = f"+{len(names) - 1}" if len(names) > 1 else ""
+    return names[0] + others if names else ""
 
 
 def _group(names: Sequence[str]) -> str:

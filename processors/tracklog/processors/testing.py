@@ -18,7 +18,7 @@ from tracklog.processors.bundle import Bundle
 from tracklog.processors.loading import checked
 from tracklog.processors.memory_store import Content, MemoryStore
 from tracklog.processors.parked import Parked
-from tracklog.processors.place import Place
+from tracklog.processors.place import Place, Step
 from tracklog.processors.processor import Processor, Seen
 from tracklog.processors.sample_runs import Chain, Made, interleaved, run_of
 from tracklog.processors.store_keys import StoreKeys
@@ -98,7 +98,7 @@ class Driver(Generic[S]):
         """A batch that was folded, and whose process ended before it was stored."""
         folding = self._view.begin(0, records)
         for record in records:
-            folding.see(Seen(decode_event(record.key, record.value, record.headers), record))
+            folding.see(_step(record))
 
     def advance(self, seconds: float) -> None:
         """Later records are appended later."""
@@ -185,14 +185,13 @@ class _Records:
         places: dict[str, Place] = {}
         states: dict[str, Any] = {}
         for record in driver.append(*self._made):
-            seen = Seen(decode_event(record.key, record.value, record.headers), record)
-            trajectory_id = seen.event.envelope.trajectory_id
-            place = places.get(trajectory_id, Place()).after(seen.event)
-            if place is None:
+            step = _step(record)
+            place = step.at(places.get(step.trajectory_id, Place()))
+            if place is None or step.seen is None:
                 continue
-            places[trajectory_id] = place
-            reads = self.processor.reads
-            key = self.processor.key(seen) if reads is None or seen.event.name in reads else None
+            places[step.trajectory_id] = place
+            reads, seen = self.processor.reads, step.seen
+            key = self.processor.key(seen) if reads is None or step.name in reads else None
             if key is not None:
                 states[key] = self._applied(key, states.get(key, self.processor.start(key)), seen)
         if not states:
@@ -235,6 +234,10 @@ class _Records:
                     f"{self.processor.name}, folded {what}, has {found.get(key)!r} under {key!r}, and"
                     f" {expected.get(key)!r} when it is folded in one go"
                 )
+
+
+def _step(record: Record) -> Step:
+    return Step(Seen(decode_event(record.key, record.value, record.headers), record), record.offset)
 
 
 class _Chance:

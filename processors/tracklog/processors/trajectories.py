@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tracklog.infra.log.port import Record
 from tracklog.infra.settings_sections import ProjectionSettings
 from tracklog.processors.indexes import index_writes
 from tracklog.processors.processor import Seen
-from tracklog.processors.trajectory import Trajectory, see, state_write, trajectory_from
+from tracklog.processors.trajectory import Trajectory, judged, state_write, trajectory_from
 from tracklog.processors.warm_log import WarmLogBounds, warm_log_writes
 from tracklog.processors.writes import Write
+from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
 
 NAME: Final = "trajectories"
@@ -32,12 +33,17 @@ class Trajectories:
             bytes_max=given.warm_log_bytes_max,
             age_ms=round(given.warm_log_age_s * 1000),
         )
+        self.told: Callable[[Trajectory, Seen, Verdict], object] | None = None
+        """Hears of each record that is folded, what was before it, and its verdict; of some twice."""
 
     def start(self, trajectory_id: str) -> Trajectory:
         return Trajectory(State(trajectory_id))
 
     def apply(self, state: Trajectory, seen: Seen) -> Trajectory:
-        return see(state, seen)
+        after, verdict = judged(state, seen)
+        if self.told is not None:
+            self.told(state, seen, verdict)
+        return after
 
     def load(self, trajectory_id: str, fields: Mapping[bytes, bytes]) -> Trajectory:
         return trajectory_from(fields)

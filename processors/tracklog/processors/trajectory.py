@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tracklog.infra.log.port import Record
 from tracklog.processors.processor import Seen
 from tracklog.processors.writes import Scalar, SetFields, own_fields
 from tracklog.schemas.fold import fold
+from tracklog.schemas.head import Verdict
 from tracklog.schemas.lifecycle import STOPPED, TrajectoryStatus
 from tracklog.schemas.state import State, dump_state, load_state
 
@@ -59,8 +61,16 @@ class Trajectory(NamedTuple):
 
 def see(trajectory: Trajectory, seen: Seen) -> Trajectory:
     """The trajectory after one more record."""
-    state, _ = fold(trajectory.state, seen.event)
-    record = seen.record
+    return judged(trajectory, seen)[0]
+
+
+def judged(trajectory: Trajectory, seen: Seen) -> tuple[Trajectory, Verdict]:
+    """The same, and what the log says of the record."""
+    state, judgement = fold(trajectory.state, seen.event)
+    return _placed(trajectory, state, seen.record), judgement.verdict
+
+
+def _placed(trajectory: Trajectory, state: State, record: Record) -> Trajectory:
     if trajectory.first_offset < 0:
         return Trajectory(
             state, record.partition, record.offset, record.offset, record.timestamp_ms, record.timestamp_ms

@@ -69,6 +69,10 @@ class View(Generic[S]):
         self._by_trajectory = type(processor).key is Processor.key
         self.loaded = 0
 
+    @property
+    def reads(self) -> frozenset[str] | None:
+        return self.processor.reads
+
     def restore(self, partition: int) -> int:
         layout = orjson.dumps(self.processor.layout, option=orjson.OPT_SORT_KEYS).decode()
         said = self._store.declare(layout)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from tracklog.infra.log.port import Record
-from tracklog.processors.decoding import decoded
+from tracklog.processors.decoding import step_of
 from tracklog.processors.parked import Parked, in_words, parked_writes
-from tracklog.processors.place import FIELD, Place
-from tracklog.processors.processor import Seen
+from tracklog.processors.place import FIELD, Place, Step
+from tracklog.processors.processor import Processor, Seen
 from tracklog.processors.shapes import check_write
 from tracklog.processors.writes import Rank, Remove, SetFields, Unrank, Unset, Write
 from tracklog.schemas.errors import InvalidProcessor, StoreError
@@ -78,9 +78,13 @@ class ViewFolding(Generic[S]):
         self._records = records
         self._start = start
         self._parked_before, self._parked = parked, dict(parked)
-        self._places, self._states = loaded
+        self._places, self._states = dict(loaded.places), loaded.states
+        self._loaded = loaded.places
+        kind = type(view.processor)
+        self._by_trajectory = kind.key is Processor.key
+        self._emits = kind.emit is not Processor.emit
+        self._leaves = kind.until_ms is not Processor.until_ms
         self._careful = careful
-        self._moved: dict[str, Place] = {}
         self._changes: dict[str, _Change[S]] = {}
         self._gone: set[str] = set()
         self._ordered: list[Write] = []
@@ -102,9 +106,28 @@ class ViewFolding(Generic[S]):
             if name in self._parked:
                 self._parked[name] = self._parked[name]._replace(rounds=was.rounds + 1)
 
-    def see(self, seen: Seen) -> None:
-        if seen.record.offset >= self._start:
-            self._take(seen)
+    def see(self, step: Step) -> None:
+        if step.offset >= self._start:
+            self._take(step)
+
+    def _take(self, step: Step) -> None:
+        """Called for every record by every view of a process: each look-up here counts."""
+        trajectory_id = step.trajectory_id
+        if trajectory_id in self._parked:
+            return
+        place = self._places[trajectory_id]
+        after = step.after if place is step.before else step.at(place)
+        if after is None:
+            return
+        if step.seen is not None and (self._reads is None or step.name in self._reads):
+            try:
+                self._apply(trajectory_id, step.seen)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a processor raises is its own
+                if not self._applied_after_all(trajectory_id, step.seen, error):
+                    return
+        self._places[trajectory_id] = after
 
     def commit(self, position: int) -> None:
         try:
@@ -119,7 +142,7 @@ class ViewFolding(Generic[S]):
             return self._again_with_care(position)
         for key in self._gone:
             self._view.drop_state(self._partition, key)
-        self._view.commit(self._partition, position, writes, kept, self._moved, self._parked)
+        self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked)
         return None
 
     def _again_with_care(self, position: int) -> None:
@@ -131,61 +154,49 @@ class ViewFolding(Generic[S]):
 
     def _take_record(self, record: Record) -> None:
         """One read again by the view: what is not ours was put away by the bundle."""
-        seen = decoded(record, self._view.partitions)
-        if isinstance(seen, Seen):
-            self._take(seen)
+        step = step_of(record, self._view.partitions, None)
+        if isinstance(step, Step):
+            self._take(step)
 
-    def _take(self, seen: Seen) -> None:
-        event = seen.event
-        trajectory_id = event.envelope.trajectory_id
-        if trajectory_id in self._parked:
-            return
-        after = self._places[trajectory_id].after(event)
-        if after is None:
-            return
-        if self._reads is None or event.name in self._reads:
-            try:
-                self._apply_patiently(seen)
-            except StoreError:
-                raise
-            except Exception as error:  # noqa: BLE001 - one event never ends the others
-                self._park(seen, error)
-                return
-        self._places[trajectory_id] = self._moved[trajectory_id] = after
-
-    def _apply_patiently(self, seen: Seen) -> None:
-        """Whatever a processor raises is its own: it may be short of memory for a moment, or wrong for good."""
+    def _applied_after_all(self, trajectory_id: str, seen: Seen, error: Exception) -> bool:
+        """Tries an event again that a processor raised on: it may be short of memory for a moment, or wrong for good.
+        Then its trajectory is parked: one event never ends the others."""
         for delay_s in TRY_AGAIN_S if len(self._parked) - len(self._parked_before) < PAUSED_MAX else ():
+            self._view.pause(delay_s)
             try:
-                return self._apply(seen)
+                self._apply(trajectory_id, seen)
             except StoreError:
                 raise
-            except Exception:  # noqa: BLE001 - raised again by the last try
-                self._view.pause(delay_s)
-        return self._apply(seen)
+            except Exception as again:  # noqa: BLE001 - see above
+                error = again
+            else:
+                return True
+        self._park(seen, error)
+        return False
 
-    def _apply(self, seen: Seen) -> None:
+    def _apply(self, trajectory_id: str, seen: Seen) -> None:
         processor = self._processor
-        key = processor.key(seen)
+        key = trajectory_id if self._by_trajectory else processor.key(seen)
         if key is None:
             return
-        change = self._change(key, seen.record.timestamp_ms)
+        change = self._changes.get(key)
+        if change is None or self._leaves:
+            change = self._change(key, change, seen.record.timestamp_ms)
         after = processor.apply(change.after, seen)
         if type(after) is not type(change.after):
             raise InvalidProcessor(
                 f"apply of {processor.name} gave a {type(after).__name__} where the state was a"
                 f" {type(change.after).__name__}"
             )
-        emitted = [self._checked(write) for write in processor.emit(key, after, seen)]
+        emitted = [self._checked(write) for write in processor.emit(key, after, seen)] if self._emits else ()
         if self._careful:
             self._all_of(key, _Change(change.held, after))
         change.after = after
         self._changes[key] = change
         self._ordered += emitted
 
-    def _change(self, key: str, now_ms: int) -> _Change[S]:
+    def _change(self, key: str, change: _Change[S] | None, now_ms: int) -> _Change[S]:
         """The state as it is when an event is appended: one whose time is over by then has left before."""
-        change = self._changes.get(key)
         if change is None:
             held = self._stored(key)
             if held is None:
@@ -251,8 +262,12 @@ class ViewFolding(Generic[S]):
         parked = Parked(seen.record.offset, event.envelope.seq, event.name, in_words(error))
         self._parked[event.envelope.trajectory_id] = parked
 
+    def _moved(self) -> dict[str, Place]:
+        """The places that are not those that were loaded."""
+        return {one: place for one, place in self._places.items() if place is not self._loaded[one]}
+
     def _writes(self, kept: Mapping[str, Held[S]]) -> Iterator[Write]:
-        for trajectory_id, place in self._moved.items():
+        for trajectory_id, place in self._moved().items():
             yield SetFields(f"h:{trajectory_id}", {FIELD.decode(): place.packed()})
         yield from self._ordered
         for key, change in self._changes.items():

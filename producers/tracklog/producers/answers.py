@@ -56,14 +56,24 @@ class Answers:
         self._poster = Poster(log, topics, clock=clock, framing=framing)
 
     async def settle(
-        self, trajectory_id: str, call_id: str, *, person: str, happened: bool, output: str, reason: str = ""
+        self,
+        trajectory_id: str,
+        call_id: str,
+        *,
+        person: str,
+        happened: bool,
+        output: str,
+        reason: str = "",
+        intent_hash: bytes | None = None,
     ) -> Position:
-        """Whether a call happened that nobody but a person can find out about; `output` is given to the model. Returns
-        where that is in the inbox topic.
+        """Whether a call happened that nobody but a person can find out about; `output` is given to the model.
+        `intent_hash` is of the intent that is meant; None for the one that is open now. Returns where that is in the
+        inbox topic.
 
-        Raises InvalidEvent for a call that nobody was asked about, and what `Poster.post` raises.
+        Raises InvalidEvent for a call that nobody was asked about, for another intent than is open, and what
+        `Poster.post` raises.
         """
-        state, call = await self._escalated(trajectory_id, call_id)
+        state, call = await self._escalated(trajectory_id, call_id, intent_hash)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -74,9 +84,11 @@ class Answers:
         )
         return await self._post(state, body, person)
 
-    async def retry(self, trajectory_id: str, call_id: str, *, person: str, reason: str = "") -> Position:
+    async def retry(
+        self, trajectory_id: str, call_id: str, *, person: str, reason: str = "", intent_hash: bytes | None = None
+    ) -> Position:
         """Has a call done again that may have happened: twice, then. Raises as `settle`."""
-        state, call = await self._escalated(trajectory_id, call_id)
+        state, call = await self._escalated(trajectory_id, call_id, intent_hash)
         body = Settlement(
             call_id=call_id,
             intent_hash=call.hash,
@@ -87,13 +99,18 @@ class Answers:
         )
         return await self._post(state, body, person, {EXT_RETRY: "true"})
 
-    async def _escalated(self, trajectory_id: str, call_id: str) -> tuple[State, Call]:
+    async def _escalated(self, trajectory_id: str, call_id: str, intent_hash: bytes | None) -> tuple[State, Call]:
         state = await self._state(trajectory_id)
         call = state.calls.get(call_id)
         if call is None or call.status is not CallStatus.ESCALATED:
             raise InvalidEvent(
                 f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
                 hint="open its session: that settles what can be settled, and says which call a person must look at",
+            )
+        if intent_hash is not None and intent_hash != call.hash:
+            raise InvalidEvent(
+                f"call {call_id!r} of trajectory {trajectory_id!r} was made again since, and is in doubt anew",
+                hint="say what became of that one: it has a link of its own",
             )
         return state, call
 

@@ -26,12 +26,14 @@ from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Position, Reader, Record
 from tracklog.infra.log.trimmed import beginning_trimmed, pass_trimmed
 from tracklog.producers.bodies import body_of, whole_text
+from tracklog.producers.calls_made import check_has_call
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, successor_of
 from tracklog.producers.post import Poster
 from tracklog.producers.record import TEXT
 from tracklog.producers.whereabouts import (
     Whereabouts,
     check_can_go_back,
+    check_free,
     check_open,
     check_stopped,
     check_there,
@@ -117,13 +119,15 @@ class Client:
         budgets: Budgets = NO_BUDGETS,
         on_behalf_of: str | None = None,
         swarm: str | None = None,
+        where: Whereabouts | None = None,
     ) -> str:
         """Gives a task to the workers; returns the trajectory's id when the task is durable. `on_behalf_of` is who
         asked for it, and may not approve its held calls unless the policy says so; `swarm` names the runs that it talks
         with.
 
         With an `id` it may be called any number of times: the same task is done once, another task under an id that
-        is taken is refused.
+        is taken is refused, in the record. `where`, as `look_up` has just found it: such a one is refused here, with
+        InvalidEvent. Without it nothing is read.
         """
         placed = await self.place(
             agent,
@@ -134,6 +138,7 @@ class Client:
             budgets=budgets,
             on_behalf_of=on_behalf_of,
             swarm=swarm,
+            where=where,
         )
         return placed.trajectory_id
 
@@ -148,6 +153,7 @@ class Client:
         budgets: Budgets = NO_BUDGETS,
         on_behalf_of: str | None = None,
         swarm: str | None = None,
+        where: Whereabouts | None = None,
     ) -> Placed:
         """As `submit`; says also where the task is."""
         trajectory_id = check_trajectory_id(id if id is not None else self._entropy.nonce().hex())
@@ -163,7 +169,10 @@ class Client:
             )
         body = inbox.Submit(task=started)
         what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
-        return Placed(trajectory_id, await self._post(trajectory_id, body, f"submit:{what}", tenant))
+        source = f"submit:{what}"
+        if where is not None:
+            check_free(where, source)
+        return Placed(trajectory_id, await self._post(trajectory_id, body, source, tenant))
 
     async def look_up(self, trajectory_ids: Iterable[str]) -> dict[str, Whereabouts]:
         """Where these trajectories stand, read from the log at once."""
@@ -224,12 +233,15 @@ class Client:
         judgement is in the inbox topic.
 
         Taken once for each source and `client_id`, however often it is said. Raises InputError for a trajectory that
-        is not there and for a turn that it has not come to, TrajectoryFaulty.
+        is not there, for a turn that it has not come to and a call that it has not made, TrajectoryFaulty.
         """
         found = await self._where(trajectory_id, where)
         check_there(found)
         if judgement.turn is not None and judgement.turn > found.state.turn:
             raise InputError(f"trajectory {trajectory_id!r} has come to turn {found.state.turn}, not {judgement.turn}")
+        if judgement.call_id is not None:
+            about = trajectory_id, judgement.call_id
+            await asyncio.to_thread(check_has_call, self._log, self._topics.events, *about)
         said = hashlib.sha256(f"annotation/{judgement.client_id}".encode()).hexdigest()[:16]
         at = await self._post(trajectory_id, judgement, f"{judgement.source}/{said}", found.state.tenant)
         return found.state, at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Self
 
 from tracklog.infra.blobs import BlobStore
@@ -61,6 +61,8 @@ class EventProducer:
         self._topic = topics.events
         self._entropy = entropy
         self._level: Barrier = "none"
+        self.on_barrier: Callable[[float], object] = lambda _: None
+        """Told how many seconds a writer waited for a barrier."""
         self._since_turn = 0
         self._deliveries: Deliveries
         self._view: LogView

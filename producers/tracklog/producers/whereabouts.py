@@ -16,23 +16,36 @@ from tracklog.infra.log.ranges import read_range
 from tracklog.infra.log.trimmed import check_beginning
 from tracklog.schemas.codec import decode_event, decode_inbox
 from tracklog.schemas.errors import ForeignRecord, InputError, InvalidEvent, TrajectoryEnded, TrajectoryFaulty
+from tracklog.schemas.events import OwnershipClaimed, TaskStarted
 from tracklog.schemas.fold import fold
+from tracklog.schemas.head import Verdict
 from tracklog.schemas.lifecycle import STOPPED, TrajectoryStatus
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver
+from tracklog.schemas.values import Driver, InboxId
 
-__all__ = ["Whereabouts", "check_can_go_back", "check_open", "check_stopped", "check_there", "look_up"]
+__all__ = [
+    "Whereabouts",
+    "check_can_go_back",
+    "check_free",
+    "check_known",
+    "check_open",
+    "check_stopped",
+    "check_there",
+    "look_up",
+]
 
 RECORDED: Final = (Driver.IMPORT, Driver.INGEST)
 """Drivers of what was recorded elsewhere: nobody runs it."""
 
 
 class Whereabouts(NamedTuple):
-    """Of one trajectory. `submitted`: its task is in the inbox, and no worker has begun with it."""
+    """Of one trajectory. `submitted`: its task is in the inbox, and no worker has begun with it. `submit`: the
+    record of the inbox by which its task came, where it came so and the log was read for it."""
 
     state: State
     submitted: bool = False
+    submit: InboxId | None = None
 
     @property
     def words(self) -> str:
@@ -55,23 +68,40 @@ def look_up(log: Log, topics: Topics, trajectory_ids: Iterable[str]) -> dict[str
         by_partition[partition_of(key, partitions)][key] = State(trajectory_id)
     found: dict[str, Whereabouts] = {}
     for partition, states in by_partition.items():
-        _fold(log, topics.events, partition, states)
+        begun = _fold(log, topics.events, partition, states)
         missing = {key for key, state in states.items() if state.task is None}
-        submitted = _submitted(log, topics.inbox, partition, missing) if missing else set()
-        for state in states.values():
-            if not state.events and state.trajectory_id.encode() not in submitted:
+        submitted = _submitted(log, topics.inbox, partition, missing) if missing else {}
+        for key, state in states.items():
+            if not state.events and key not in submitted:
                 check_beginning(log, topics.events, state.trajectory_id)
-        found.update({state.trajectory_id: Whereabouts(state, key in submitted) for key, state in states.items()})
+            found[state.trajectory_id] = Whereabouts(state, key in submitted, begun.get(key, submitted.get(key)))
     return found
 
 
-def check_there(one: Whereabouts) -> None:
-    """Whether anything can be written of it. Raises InputError for one that is not there, TrajectoryFaulty."""
+def check_known(one: Whereabouts) -> None:
+    """Raises InputError for a trajectory that is not there."""
     state = one.state
     if not state.events and not one.submitted:
         raise InputError(
             f"there is no trajectory {state.trajectory_id!r}, and no task for one", hint="see: tracklog list"
         )
+
+
+def check_free(one: Whereabouts, source: str) -> None:
+    """Whether the task of this source can begin it, or has. Raises InvalidEvent when another one has its id."""
+    state = one.state
+    taken = state.events > 0 and source not in state.inbox if one.submit is None else one.submit.source != source
+    if taken:
+        raise InvalidEvent(
+            f"trajectory {state.trajectory_id!r} is there already, and was given another task",
+            hint=f"give this one another id; see: tracklog show {state.trajectory_id}",
+        )
+
+
+def check_there(one: Whereabouts) -> None:
+    """Whether anything can be written of it. Raises InputError for one that is not there, TrajectoryFaulty."""
+    check_known(one)
+    state = one.state
     if state.fault is not None:
         raise TrajectoryFaulty(
             f"the log of trajectory {state.trajectory_id!r} is not whole: event {state.fault.seq} is "
@@ -136,25 +166,33 @@ def check_can_go_back(one: Whereabouts) -> None:
         )
 
 
-def _fold(log: Log, topic: str, partition: int, states: dict[bytes, State]) -> None:
+def _fold(log: Log, topic: str, partition: int, states: dict[bytes, State]) -> dict[bytes, InboxId]:
+    """By which records of the inbox they were begun."""
+    begun = dict[bytes, InboxId]()
     for record in _records(log, topic, partition, states):
         try:
             event = decode_event(record.key, record.value, record.headers)
         except ForeignRecord:
             continue  # nobody's event
         assert record.key is not None
-        states[record.key], _ = fold(states[record.key], event)
+        states[record.key], judgement = fold(states[record.key], event)
+        own = event.envelope.inbox_id
+        is_begun = judgement.verdict is Verdict.ACCEPTED and isinstance(event.body, TaskStarted | OwnershipClaimed)
+        if own is not None and is_begun:
+            begun.setdefault(record.key, own)
+    return begun
 
 
-def _submitted(log: Log, topic: str, partition: int, keys: Set[bytes]) -> set[bytes]:
-    found = set()
+def _submitted(log: Log, topic: str, partition: int, keys: Set[bytes]) -> dict[bytes, InboxId]:
+    """The first task that was given to each."""
+    found = dict[bytes, InboxId]()
     for record in _records(log, topic, partition, keys):
         try:
-            name = decode_inbox(record.key, record.value, record.headers).name
+            read = decode_inbox(record.key, record.value, record.headers)
         except ForeignRecord:
             continue
-        if name == "Submit" and record.key is not None:
-            found.add(record.key)
+        if read.name == "Submit" and record.key is not None:
+            found.setdefault(record.key, read.envelope.inbox_id)
     return found
 
 

@@ -81,6 +81,10 @@ class Worker:
         """Trajectories that are worked on now."""
         return len(self._tasks)
 
+    @property
+    def running_max(self) -> int:
+        return self._settings.trajectories_max
+
     def has_mail(self, trajectory_id: str) -> bool:
         """Whether something has come for a trajectory that was not taken yet."""
         kept = self.roster.get(trajectory_id)

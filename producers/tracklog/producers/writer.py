@@ -152,8 +152,11 @@ class TrajectoryWriter:
         """
         self._check_going()
         self._producer.check_barrier(level)
+        clock = self._producer.clock
+        began_s = clock.monotonic_s()
         while not self._pipeline.settled:
             await self._wait_for_report()
+        self._producer.on_barrier(clock.monotonic_s() - began_s)
 
     async def confirm(self) -> State:
         """Barrier and read-back: returns the accepted state, which includes everything appended so far."""

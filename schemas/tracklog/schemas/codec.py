@@ -24,6 +24,7 @@ from tracklog.schemas.control import ControlBody
 from tracklog.schemas.envelope import Envelope, InboxEnvelope, LedgerEnvelope
 from tracklog.schemas.errors import ForeignRecord, RecordTooLarge
 from tracklog.schemas.events import EventBody
+from tracklog.schemas.glance import Place, read_envelope, read_place
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.ledger import LedgerBody
 from tracklog.schemas.stamp import Stamp, avro_long, envelope_bytes
@@ -148,6 +149,35 @@ def decode_event(key: bytes | None, value: bytes | None, headers: Sequence[tuple
     return _decode(Kind.EVENTS, key, value, headers)
 
 
+class Glance(NamedTuple):
+    """An event of a known type whose bytes have the hash they came with, as far as its envelope tells. `place`: where
+    it says that it stands."""
+
+    name: str
+    place: Place
+    hash: bytes
+
+
+def glance(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Glance | None:
+    """A record of the events topic without its body, for a quarter of what decoding takes. None says nothing: decode
+    it then."""
+    if not key or value is None:
+        return None
+    stated = dict(headers)
+    try:
+        fingerprint, payload = split_frame(value, stated)
+    except ForeignRecord:
+        return None
+    schema = catalog.find(fingerprint, stated.get(HEADER_TYPE))
+    if schema is None or schema.kind is not Kind.EVENTS:
+        return None
+    digest, said = event_hash(fingerprint, payload), stated.get(HEADER_HASH)
+    place = read_place(key, payload)
+    if place is None or (said is not None and said != digest):
+        return None
+    return Glance(schema.name, place, digest)
+
+
 def decode_inbox(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> InboxRecord:
     """Decodes a record of the inbox topic. Raises ForeignRecord."""
     return _decode(Kind.INBOX, key, value, headers)
@@ -191,7 +221,7 @@ def _decode(
     stated = headers.get(HEADER_HASH)
     problem = "" if stated is None or stated == digest else f"the bytes do not have the hash that {HEADER_HASH} states"
     name = schema.name if schema is not None else (headers.get(HEADER_TYPE) or b"unknown").decode(errors="replace")
-    envelope, body, flaw = _read(kind, schema, payload)
+    envelope, body, flaw = _read(kind, schema, key, payload)
     if key != envelope.trajectory_id.encode():
         raise ForeignRecord(
             f"the record key {key!r} is not the trajectory id {envelope.trajectory_id!r} in its envelope"
@@ -199,10 +229,14 @@ def _decode(
     return Recorded(name, envelope, body, digest, fingerprint, problem, flaw)
 
 
-def _read(kind: Kind, schema: Schema | None, payload: bytes) -> tuple[Any, Value | None, str]:
+def _read(kind: Kind, schema: Schema | None, key: bytes | None, payload: bytes) -> tuple[Any, Value | None, str]:
     """(envelope, body or None, what is wrong with the body)."""
     if schema is None:
         return _read_envelope(kind, payload), None, ""
+    if key is not None and kind is Kind.EVENTS and catalog.reader_of(schema) is None:
+        by_hand = read_envelope(key, payload)
+        if by_hand is not None:
+            return by_hand[0], *_read_body(schema, payload, by_hand[1])
     source = BytesIO(payload)
     try:
         fields: Any = fastavro.schemaless_reader(source, schema.parsed, catalog.reader_of(schema))
@@ -217,6 +251,20 @@ def _read(kind: Kind, schema: Schema | None, payload: bytes) -> tuple[Any, Value
             None,
             f"the body of {schema.name} does not decode: {_first_line(error)}",
         )
+
+
+def _read_body(schema: Schema, payload: bytes, at: int) -> tuple[Value | None, str]:
+    """The body behind an envelope that ends there, or what is wrong with it."""
+    source = BytesIO(payload)
+    source.seek(at)
+    try:
+        fields = fastavro.schemaless_reader(source, schema.body, None)
+        trailing = len(payload) - source.tell()
+        if trailing:
+            return None, f"{trailing} bytes too many behind the body of {schema.name}"
+        return schema.model.model_validate(fields), ""
+    except (ValidationError, *_AVRO_ERRORS) as error:
+        return None, f"the body of {schema.name} does not decode: {_first_line(error)}"
 
 
 def _read_envelope(kind: Kind, payload: bytes) -> Value:

@@ -31,7 +31,8 @@ class Desk:
         self.now, self.looks = row, 0
         self.reports: list[Report] = []
         self.held = self.quiet = False
-        self.told_to_go = False
+        self.told_to_go = self.over = False
+        """`over`: a result of the call stands at the end of the events, of which it was not told yet."""
 
     async def row(self, call: OpenCall) -> Row:
         self.looks += 1
@@ -51,6 +52,8 @@ class Desk:
         return row.holder(slot) == b"mine"
 
     async def is_open(self, call: OpenCall) -> bool:
+        if self.over:
+            call.open = False
         return call.open and (self.quiet or not call.left)
 
     async def arguments(self, call: OpenCall) -> str:
@@ -133,3 +136,25 @@ async def test_a_slot_that_was_won_is_used_or_given_up_aloud_when_its_dispatcher
     assert ran == (["c"] if sent else [])
     assert desk.now.done is sent
     assert [slot.tries for slot in desk.now.slots] == ([True] if sent else [True, False])
+
+
+@pytest.mark.parametrize("effect", [Effect.IDEMPOTENT, Effect.PROBE, Effect.OPAQUE])
+async def test_a_call_that_has_its_result_is_not_said_to_be_expired_when_its_slots_were_trimmed(effect: Effect) -> None:
+    # given a cancelled call whose result was not heard of yet, and a ledger of which nothing about it is kept
+    intent = ToolIntent(
+        call_id="c",
+        tool="book",
+        arguments=Body.of("{}"),
+        effect=effect,
+        idempotency_key="k" if effect is Effect.IDEMPOTENT else "",
+        key_ttl_ms=round(DAY_S * 1000) if effect is Effect.IDEMPOTENT else None,
+        not_after=NOW_US + 60_000_000,
+        place=Place.DISPATCH,
+    )
+    call, desk = OpenCall("t", "default", 1, 5, 0, intent, ZERO_HASH, cancelled=True), Desk(EMPTY)
+    desk.over = True
+    # when a dispatcher that was away for long takes its first slot as expired
+    await Attempting(call, None, desk, grace_s=60.0, output_bytes_max=1000).settle()
+    # then it looks at the events first, and contradicts nobody
+    assert [slot.tries for slot in desk.now.slots] == [False]
+    assert desk.reports == []

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
 from tests.support.chains import Chain, append_all, run_of
 from tests.support.memory_logs import memory_log
-from tracklog.consumers.watching import HOLD_S, Token, Wanted, Watched, watch
+from tracklog.consumers.read_events import Standing
+from tracklog.consumers.watch_merge import HELD_MAX, HOLD_S
+from tracklog.consumers.watching import Token, Wanted, Watched, start_of, watch
+from tracklog.infra.clock import ManualClock
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.schemas import events as ev
-from tracklog.schemas.errors import RangeError
+from tracklog.schemas.errors import InputError, RangeError
 from tracklog.schemas.values import Body, Ref, Role
 
 TOPIC = "tracklog.events"
@@ -138,7 +142,94 @@ async def test_an_event_whose_cause_does_not_come_is_held_for_a_second_and_no_lo
     assert loop.time() - begun_s >= HOLD_S
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "W10", "Wy0xXQ"])
+async def test_an_event_that_waits_holds_up_its_own_trajectory_and_nothing_else(log: Log) -> None:
+    """And a stream that is cut meanwhile gives out what waited, and nothing twice."""
+    held = caused(seq=3)
+    held.add(ev.TimerFired(timer_id="behind it"))
+    partition = partition_of(held.trajectory_id.encode(), PARTITIONS)
+    beside = next(name for n in range(99) if partition_of((name := f"beside-{n}").encode(), PARTITIONS) == partition)
+    others = run_of(beside, turns=1)
+    append_all(log, TOPIC, [*held.records, *others.records])
+    loop = asyncio.get_running_loop()
+
+    # given a stream that gives out all of the other one while the first waits
+    begun_s = loop.time()
+    found = await taken(watch(log, TOPIC, start="beginning"), 1 + len(others.records))
+    assert loop.time() - begun_s < HOLD_S
+    assert [one.event.envelope.trajectory_id for one in found] == [held.trajectory_id] + [beside] * len(others.records)
+    token = Token.of(str(found[-1].token))
+    assert token == found[-1].token
+    assert token.held == {partition: (1, 2)}
+
+    # when another one goes on behind it
+    rest = await taken(watch(log, TOPIC, start=token), 2)
+
+    # then that has both, in their order
+    assert [one.event.name for one in rest] == ["MessageReceived", "TimerFired"]
+    assert rest[-1].token == Token({**token.positions}, {})
+
+
+async def test_of_many_that_wait_the_oldest_goes_out(log: Log) -> None:
+    cause, _ = two_apart()
+    names = [f"waits-{n}" for n in range(HELD_MAX + 20)]
+    chains = []
+    for name in names:
+        chain = Chain(name)
+        chain.claim()
+        chain.add(ev.TimerFired(timer_id="t"), causes=(Ref(trajectory_id=cause, seq=3),))
+        chains.append(chain)
+    append_all(log, TOPIC, [record for chain in chains for record in chain.records])
+    clock = ManualClock()
+
+    found = await taken(watch(log, TOPIC, start="beginning", clock=clock), len(names) + 20)
+
+    out = [one.event.envelope.trajectory_id for one in found if one.event.name == "TimerFired"]
+    assert len(out) == 20
+    assert len(Token.of(str(found[-1].token)).held) > 0
+    assert sum(map(len, found[-1].token.held.values())) <= HELD_MAX
+
+
+async def test_a_stream_begins_at_the_offsets_named_and_from_now_on_elsewhere(log: Log) -> None:
+    chains = [run_of(f"run-{n}", turns=1) for n in range(9)]
+    append_all(log, TOPIC, [record for chain in chains for record in chain.records])
+    end = log.bounds(TOPIC, 1).end
+
+    found = await taken(watch(log, TOPIC, start={1: end - 2}), 2)
+
+    assert [(one.record.partition, one.record.offset) for one in found] == [(1, end - 2), (1, end - 1)]
+    for start in ({1: end + 1}, {PARTITIONS: 0}):
+        with pytest.raises(RangeError, match=r"ends at offset|no partition"):
+            await taken(watch(log, TOPIC, start=start), 1)
+    assert (start_of("1:5, 2:0"), start_of("end")) == ({1: 5, 2: 0}, "end")
+
+
+async def test_agents_and_statuses_are_what_is_folded_of_trajectories(log: Log) -> None:
+    for n in range(4):
+        append_all(log, TOPIC, run_of(f"run-{n}", turns=1).records)
+    asked = list[set[str]]()
+
+    async def standings(events: Sequence[Watched]) -> Mapping[str, Standing]:
+        names = {one.event.envelope.trajectory_id for one in events}
+        asked.append(names)
+        return {one: Standing("traveller", "failed" if one == "run-1" else "completed") for one in names - {"run-2"}}
+
+    wanted = Wanted(types=frozenset({"TaskEnded"}), agents=frozenset({"traveller"}), statuses=frozenset({"completed"}))
+    found = await taken(watch(log, TOPIC, start="beginning", wanted=wanted, standings=standings), 2)
+
+    assert {one.event.envelope.trajectory_id for one in found} == {"run-0", "run-3"}
+    assert set().union(*asked) == {f"run-{n}" for n in range(4)}
+    with pytest.raises(InputError, match="give `standings`"):
+        await taken(watch(log, TOPIC, wanted=wanted), 1)
+
+
+HELD_BEYOND = base64.urlsafe_b64encode(b"[[5,5],[[0,5]]]").decode().rstrip("=")
+HELD_NOWHERE = base64.urlsafe_b64encode(b"[[5,5],[[2,1]]]").decode().rstrip("=")
+HELD_TOO_MANY = base64.urlsafe_b64encode(b"[[900],[[0," + b",".join(b"%d" % n for n in range(200)) + b"]]]").decode()
+
+
+@pytest.mark.parametrize(
+    "text", ["", HELD_BEYOND, HELD_NOWHERE, HELD_TOO_MANY.rstrip("="), "nonsense", "W10", "Wy0xXQ"]
+)
 def test_what_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(RangeError, match="is no token"):
         Token.of(text)

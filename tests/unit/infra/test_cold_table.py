@@ -39,7 +39,7 @@ def rows(partition: int, offsets: range, *, tenant: str = "acme", model: str = "
     }
     for name in ("seq", "epoch", "turn", "lamport", "recorded_at", "check"):
         values[name] = [7] * size
-    for name in ("type_version", "inbox_source", "inbox_seq", "body"):
+    for name in ("stated_hash", "type_version", "inbox_source", "inbox_seq", "body"):
         values[name] = [None] * size
     return pa.table({field.name: pa.array(values[field.name], field.type) for field in EVENTS}, schema=EVENTS)
 
@@ -141,7 +141,7 @@ def test_a_table_of_an_older_program_gets_the_columns_that_it_lacks(tmp_path: Pa
         str(tmp_path / "cold" / "events"),
         older,
         partition_by=["tenant", "date", "model"],
-        configuration={f"tracklog.{name}": value for name, value in LOG._asdict().items()},
+        configuration={f"tracklog.{name}": str(value) for name, value in LOG._asdict().items()},
         raise_if_key_not_exists=False,
     )
 

@@ -160,7 +160,7 @@ def test_an_unknown_key_in_a_file_is_refused_with_the_file(tmp_path: Path) -> No
 
 
 def test_a_flag_that_is_no_setting_is_refused(tmp_path: Path) -> None:
-    assert "--writer.nope" in refused(tmp_path, flags={"writer.nope": 1}).message
+    assert "--set writer.nope" in refused(tmp_path, flags={"writer.nope": 1}).message
 
 
 def test_a_name_like_nothing_known_points_at_the_list(tmp_path: Path) -> None:
@@ -308,3 +308,63 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
 )
 def test_framing_follows_the_registry_unless_said(tmp_path: Path, environ: dict[str, str], framing: str) -> None:
     assert load_settings(environ=environ, cwd=tmp_path).registry.framing_used == framing
+
+
+def secrets_of(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    for name, text in files.items():
+        write(folder / name, text)
+    return {"TRACKLOG_SECRETS": str(folder)}
+
+
+def test_a_folder_of_secrets_holds_one_setting_a_file(tmp_path: Path) -> None:
+    environ = secrets_of(tmp_path, {"kafka.sasl.password": "geheim \n", "registry.password": "auch", "..data": "x"})
+
+    settings = load_settings(environ=environ, cwd=tmp_path)
+
+    assert settings.kafka.client_options() == {"sasl.password": "geheim "}
+    assert settings.registry.password.get_secret_value() == "auch"
+
+
+def test_secrets_count_more_than_the_file_and_less_than_the_environment(tmp_path: Path) -> None:
+    write(tmp_path / "tracklog.toml", '[redis]\nurl = "redis://h:1"\nusername = "file"\npassword = "file"\n')
+    environ = {**secrets_of(tmp_path, {"redis.username": "secret", "redis.password": "secret"})}
+
+    redis = load_settings(environ={**environ, "TRACKLOG_REDIS__USERNAME": "env"}, cwd=tmp_path).redis
+
+    assert redis.url_in_full == "redis://env:secret@h:1"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"kafka.sasl.pasword": "x", "redis.pasword": "hush"}, "unknown setting redis.pasword"),
+        ({"redis": "redis://h:1" + "x" * 70_000}, "larger than"),
+    ],
+)
+def test_a_secret_that_cannot_be_used_is_named_and_not_shown(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    error = refused(tmp_path, environ=secrets_of(tmp_path, files))
+
+    assert says in error.message
+    assert "hush" not in str(error)
+
+
+def test_a_folder_of_secrets_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "nowhere" in refused(tmp_path, environ={"TRACKLOG_SECRETS": "nowhere"}).message
+
+
+def test_a_password_of_redis_goes_into_the_address_and_is_never_shown(tmp_path: Path) -> None:
+    environ = {"TRACKLOG_REDIS": "rediss+cluster://h:6379/0?ssl_ca_certs=/ca.crt", "TRACKLOG_REDIS__PASSWORD": "p@/s"}
+
+    settings = load_settings(environ=environ, cwd=tmp_path)
+
+    assert settings.redis.url_in_full == "rediss+cluster://:p%40%2Fs@h:6379/0?ssl_ca_certs=/ca.crt"
+    assert "p@/s" not in str(settings.public())
+    assert "p%40" not in str(settings.public())
+
+
+def test_a_password_of_redis_in_two_places_is_refused(tmp_path: Path) -> None:
+    environ = {"TRACKLOG_REDIS": "redis://:a@h:1", "TRACKLOG_REDIS__PASSWORD": "b"}
+
+    assert "in one place" in refused(tmp_path, environ=environ).message

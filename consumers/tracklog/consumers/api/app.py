@@ -11,25 +11,41 @@ from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteError
 
-from tracklog.consumers.api import annotating, answering, approvals, escalations, health, ingest, tasks, trajectories
-from tracklog.consumers.api.errors import ANSWERS, answer_of
+from tracklog.consumers.api import (
+    annotating,
+    answering,
+    approvals,
+    escalations,
+    health,
+    ingest,
+    settling,
+    tasks,
+    trajectories,
+    watching,
+)
+from tracklog.consumers.api.counting import Counted
+from tracklog.consumers.api.errors import ANSWERS, answer_of, said
+from tracklog.consumers.api.forms import refused
 from tracklog.consumers.api.limits import BodyLimit
+from tracklog.consumers.api.routes import services_of
 from tracklog.consumers.api.segments import EncodedSegments
 from tracklog.consumers.api.services import Services
-from tracklog.schemas.errors import TracklogError
+from tracklog.schemas.errors import ClientFatal, TracklogError
 
 __all__ = ["ROUTERS", "make_app"]
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     health.router,
     trajectories.router,
+    watching.router,
     tasks.router,
     approvals.router,
     answering.router,
     escalations.router,
+    settling.router,
     annotating.router,
     ingest.router,
 )
@@ -42,6 +58,8 @@ def make_app(services: Services, *, body_bytes_max: int) -> FastAPI:
     app.state.services = services
     app.add_middleware(BodyLimit, bytes_max=body_bytes_max)
     app.add_middleware(EncodedSegments)
+    if services.counting is not None:
+        app.add_middleware(Counted, counting=services.counting, clock=services.clock)
     app.add_exception_handler(TracklogError, _told)
     app.add_exception_handler(StarletteError, _refused)
     app.add_exception_handler(RequestValidationError, _unfit)
@@ -52,13 +70,14 @@ def make_app(services: Services, *, body_bytes_max: int) -> FastAPI:
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, TracklogError)
-    status, body = answer_of(error)
-    return JSONResponse(dict(body), status)
+    if isinstance(error, ClientFatal):
+        services_of(request).fatal = error
+    return refused(request.url.path, *answer_of(error))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteError)
-    return JSONResponse({"error": str(error.detail), "hint": ""}, error.status_code, error.headers)
+    return refused(request.url.path, error.status_code, said(error.status_code, str(error.detail)), error.headers)
 
 
 async def _unfit(request: Request, error: Exception) -> Response:
@@ -69,4 +88,4 @@ async def _unfit(request: Request, error: Exception) -> Response:
     if first["loc"][:2] == ("body", "events") and len(first["loc"]) > 2:
         _, _, index, *rest = first["loc"]
         details = {"index": index, "field": ".".join(map(str, rest[1:])), "reason": first["msg"]}
-    return JSONResponse({"error": f"{where}: {first['msg']}", "hint": "see /docs", **details}, 422)
+    return refused(request.url.path, 422, said(422, f"{where}: {first['msg']}", details=details))

@@ -17,7 +17,9 @@ from tracklog.schemas.errors import (
     WriterError,
 )
 
-__all__ = ["ANSWERS", "answer_of"]
+__all__ = ["ANSWERS", "answer_of", "said"]
+
+_NONE: Final[Mapping[str, object]] = {}
 
 _STATUS: Final[tuple[tuple[type[TracklogError], int], ...]] = (
     (NotApprover, 403),
@@ -44,7 +46,29 @@ ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
+HINTS: Final[Mapping[int, str]] = {
+    401: "send `Authorization: Bearer TOKEN`; `tracklog tokens` makes one",
+    403: "ask whoever gives out the tokens for another role or tenant",
+    404: "GET /trajectories lists those there are; /docs has all paths",
+    405: "/docs has all paths, and what each of them takes",
+    409: "look at it again: GET /trajectories/ID",
+    413: "send less at once; the bound is api.body_bytes_max",
+    415: "/docs says in which form it is taken",
+    422: "/docs says what is taken here",
+    429: "wait as long as Retry-After says",
+    503: "send it again in a while; GET /readyz says what is away",
+    504: "send the same again: it is taken once",
+}
+"""The way out where nothing better is known."""
+OTHERWISE: Final = "see /docs"
+
+
 def answer_of(error: TracklogError) -> tuple[int, Mapping[str, object]]:
     """(status, body) of an error."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
-    return status, {"error": error.message, "hint": error.hint, **error.details}
+    return status, said(status, error.message, error.hint, error.details)
+
+
+def said(status: int, message: str, hint: str = "", details: Mapping[str, object] = _NONE) -> dict[str, object]:
+    """The body of an answer that is an error: it always has a way out."""
+    return {"error": message, "hint": hint or HINTS.get(status, OTHERWISE), **details}

@@ -9,11 +9,14 @@ from fastapi import Query, Response
 from tracklog.consumers.api import bodies
 from tracklog.consumers.api.routes import PAGE_MAX, CallId, Has, Id, Operator, Viewer, done, resource, tenant_of
 from tracklog.consumers.api.seeing import Seeing, say_as_of
+from tracklog.consumers.api.services import Services
+from tracklog.consumers.api.tokens import Principal
 from tracklog.consumers.waiting import row_of
+from tracklog.infra.log.port import Position
 from tracklog.processors.agenda import DOUBTED
 from tracklog.schemas.errors import InputError
 
-__all__ = ["router"]
+__all__ = ["router", "say_what_became"]
 
 router = resource("escalations")
 
@@ -37,13 +40,26 @@ async def list_escalations(
 async def settle(has: Has, who: Operator, trajectory_id: Id, call_id: CallId, body: bodies.Settle) -> dict[str, Any]:
     """Whether a call happened that only a person can find out about."""
     await has.state(who, trajectory_id)
-    if body.found == "retry":
-        if body.output:
-            raise InputError("a call that is to be made again has no output yet", hint="leave the output out")
-        at = await has.answers.retry(trajectory_id, call_id, person=who.name, reason=body.reason)
-    else:
-        said, happened = body.output or body.reason, body.found == "happened"
-        at = await has.answers.settle(
-            trajectory_id, call_id, person=who.name, happened=happened, output=said, reason=body.reason
-        )
+    at = await say_what_became(has, who, trajectory_id, call_id, body.found, reason=body.reason, output=body.output)
     return done(has, who, body.found, trajectory_id, call_id, at=at)
+
+
+async def say_what_became(
+    has: Services,
+    who: Principal,
+    trajectory_id: str,
+    call_id: str,
+    found: str,
+    *,
+    reason: str,
+    output: str,
+    intent_hash: str | None = None,
+) -> Position:
+    """Puts it into the inbox. Raises InputError, and what `Answers` raises; with `intent_hash` also for another one."""
+    about, intent = (trajectory_id, call_id), None if intent_hash is None else bytes.fromhex(intent_hash)
+    if found == "retry":
+        if output:
+            raise InputError("a call that is to be made again has no output yet", hint="leave the output out")
+        return await has.answers.retry(*about, person=who.name, reason=reason, intent_hash=intent)
+    said = {"person": who.name, "output": output or reason, "reason": reason}
+    return await has.answers.settle(*about, happened=found == "happened", intent_hash=intent, **said)

@@ -7,6 +7,8 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tracklog.consumers.api.errors import said
+from tracklog.consumers.api.forms import refused
 from tracklog.infra.clock import Clock
 
 __all__ = ["BodyLimit", "RateLimit"]
@@ -48,7 +50,7 @@ class BodyLimit:
             return
         stated = dict(scope["headers"]).get(b"content-length", b"0")
         if stated.isdigit() and int(stated) > self._bytes_max:
-            await self._refuse(send)
+            await self._refuse(scope, receive, send)
             return
         count = 0
 
@@ -63,13 +65,11 @@ class BodyLimit:
         try:
             await self._app(scope, counted, send)
         except _TooLarge:
-            await self._refuse(send)
+            await self._refuse(scope, receive, send)
 
-    async def _refuse(self, send: Send) -> None:
-        body = b'{"error":"the request has more than %d bytes"}' % self._bytes_max
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = said(413, f"the request has more than {self._bytes_max} bytes")
+        await refused(scope["path"], 413, body)(scope, receive, send)
 
 
 class _TooLarge(Exception):

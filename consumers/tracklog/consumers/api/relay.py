@@ -22,7 +22,8 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tracklog.consumers.api.events import BEAT_S, SEND_S_MAX, STREAM_S_MAX, gone, poll
+from tracklog.consumers.api.events import poll
+from tracklog.consumers.api.streams import BEAT_S, SEND_S_MAX, STREAM_S_MAX, gone
 from tracklog.consumers.event_json import event_map
 from tracklog.consumers.read_events import Accepted
 from tracklog.infra.log.partitioner import partition_of

@@ -27,7 +27,7 @@ class EncodedSegments:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = scope.get("raw_path")
         if scope["type"] == "http" and raw is not None and b"%" in raw:
-            scope = {**scope, "path": "/".join(_segment(one) for one in raw.decode("latin-1").split("/"))}
+            scope["path"] = "/".join(_segment(one) for one in raw.decode("latin-1").split("/"))
         await self._app(scope, receive, send)
 
 

@@ -10,15 +10,18 @@ from typing import Final
 import orjson
 from fastapi import HTTPException
 
+from tracklog.consumers.api.counting import Counting
 from tracklog.consumers.api.limits import RateLimit
 from tracklog.consumers.api.oidc import KeysUnavailable, Oidc, TokenRefused, is_signed
 from tracklog.consumers.api.relay import Hub
 from tracklog.consumers.api.tokens import Principal, Role, TokenFile
 from tracklog.consumers.ingest.ingest import Ingest
+from tracklog.consumers.observing.projection_age import ProjectionAge
 from tracklog.consumers.read import Answer, AsOf, Reader
 from tracklog.consumers.read_live import LOG
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemEntropy
+from tracklog.infra.health import Health
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
@@ -28,8 +31,9 @@ from tracklog.producers.client import Client
 from tracklog.producers.history import read_history
 from tracklog.producers.post import Poster
 from tracklog.producers.producer import EventProducer
+from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.codec import Framing, single_object
-from tracklog.schemas.errors import ReadBehind, StoreError
+from tracklog.schemas.errors import ClientFatal, ReadBehind, StoreError
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import check_trajectory_id
@@ -58,7 +62,12 @@ class Services:
     streams: int = 0
     stopping: bool = False
     """The server goes away: streams end, and their clients connect again elsewhere."""
+    fatal: ClientFatal | None = None
+    """The client of the log gave up while it answered: nothing more can be answered, and the process must end."""
+    counting: Counting | None = None
+    health: Health = field(init=False)
     reader: Reader = field(init=False)
+    age: ProjectionAge = field(init=False)
     ingest: Ingest = field(init=False)
     hub: Hub = field(init=False)
     poster: Poster = field(init=False)
@@ -77,9 +86,18 @@ class Services:
             body_inline_bytes_max=self.settings.blobs.body_inline_bytes_max,
         )
         self.reader = Reader(self.client, prefix=self.topics.prefix, log=self.log)
+        self.age = ProjectionAge(self.log, self.client, self.topics, self.clock)
+        self.health = Health(self.settings.health, self.clock)
+        self.health.needs(self._tokens_are_read)
+        self.health.needs(lambda: self.log.ping(self.settings.health.ping_timeout_s))
+        self.health.needs(lambda: self.age.problem(self.settings.health.projection_age_s_max))
         self.hub = Hub(self.client, self.topics.prefix)
         self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
         self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing, blobs=self.blobs)
+
+    def _tokens_are_read(self) -> str | None:
+        problem = None if self.tokens is None else self.tokens.problem
+        return f"tokens are as they were before: {problem}" if problem else None
 
     def client_of(self, principal: Principal, tenant: str) -> Client:
         return Client(
@@ -146,6 +164,11 @@ class Services:
         if found.value.head.seq < 0 or not principal.sees(found.value.tenant):
             raise HTTPException(404, f"there is no trajectory {trajectory_id!r}")
         return found
+
+    async def known(self, principal: Principal, trajectory_id: str) -> Whereabouts | None:
+        """Where it stands as Redis has it; None for one that is not folded, or another tenant's. Costs no reading."""
+        found = await self._folded(self.reader, check_trajectory_id(trajectory_id))
+        return Whereabouts(found.value) if found is not None and principal.sees(found.value.tenant) else None
 
     async def _folded(self, reader: Reader, trajectory_id: str) -> Answer[State] | None:
         try:

@@ -35,9 +35,10 @@ async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit
         raise HTTPException(403, f"this token is not for tenant {body.tenant!r}")
     client = has.client_of(who, body.tenant)
     asker = None if has.tokens is None else who.name
+    where = await has.known(who, trajectory_id)
     labels, tenant = body.labels, body.tenant
     placed = await client.place(
-        body.agent, body.task, id=trajectory_id, labels=labels, tenant=tenant, on_behalf_of=asker
+        body.agent, body.task, id=trajectory_id, labels=labels, tenant=tenant, on_behalf_of=asker, where=where
     )
     return done(has, who, "submit", trajectory_id, at=placed.position)
 

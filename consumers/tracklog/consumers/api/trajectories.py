@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Header, HTTPException, Query
+from fastapi import Header, Query
 from fastapi.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from tracklog.consumers.api.events import EventStream
 from tracklog.consumers.api.relay import TokenStream
+from tracklog.consumers.api.room import counted
 from tracklog.consumers.api.routes import PAGE_MAX, Has, Id, Viewer, resource, tenant_of
 from tracklog.consumers.api.seeing import Seeing, as_of_headers, say_as_of
-from tracklog.consumers.api.services import Services
 from tracklog.consumers.event_json import event_map
 from tracklog.consumers.listing import listed, parse_labels, parse_time
 from tracklog.consumers.read_filter import Filter
@@ -70,11 +69,14 @@ async def list_events(
     after: Annotated[int, Query(ge=-1, lt=2**53)] = -1,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> Response:
-    """Its accepted events behind a seq: from Redis where it keeps them all, else by a scan of its partition."""
+    """Its accepted events behind a seq: from Redis where it keeps them all, else by a scan of its partition. `next` is
+    the `after` of the page behind this one, null at the end."""
     await has.state(who, trajectory_id)
-    answer = await reader.events(trajectory_id, after_seq=after, limit=limit)
+    answer = await reader.events(trajectory_id, after_seq=after, limit=limit + 1)
+    page = [event_map(event, record) for event, record in answer.value[:limit]]
     found = {
-        "events": [event_map(event, record) for event, record in answer.value],
+        "events": page,
+        "next": page[-1]["seq"] if len(answer.value) > limit else None,
         "as_of": answer.as_of.as_map(),
     }
     return Response(orjson.dumps(found), headers=as_of_headers(answer.as_of), media_type="application/json")
@@ -92,7 +94,7 @@ async def stream_events(
     await has.state(who, trajectory_id)
     after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else -1
     topic = has.topics.events
-    return _open(has, EventStream(has.log, topic, trajectory_id, min(after, 2**53), lambda: has.stopping))
+    return counted(has, EventStream(has.log, topic, trajectory_id, min(after, 2**53), lambda: has.stopping))
 
 
 @router.get(
@@ -104,27 +106,4 @@ async def stream_tokens(has: Has, who: Viewer, trajectory_id: Id) -> Response:
     """Its next reply while the model gives it, as server-sent events: started, text, restarted when the call is made
     again and what came before is void, lost. It ends with `replied`, the reply that the log has, or with `ended`."""
     await has.state(who, trajectory_id)
-    return _open(has, TokenStream(has.hub, has.log, has.topics.events, trajectory_id, lambda: has.stopping))
-
-
-def _open(has: Services, stream: Response) -> Response:
-    """Raises HTTPException 503 when as many are open as may be."""
-    if has.streams >= has.streams_max:
-        raise HTTPException(503, f"{has.streams_max} streams are open", {"Retry-After": "5"})
-    return _Counted(has, stream)
-
-
-class _Counted(Response):
-    """A stream that is counted while it is open."""
-
-    def __init__(self, has: Services, stream: Response) -> None:
-        super().__init__()
-        self._has = has
-        self._stream = stream
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._has.streams += 1
-        try:
-            await self._stream(scope, receive, send)
-        finally:
-            self._has.streams -= 1
+    return counted(has, TokenStream(has.hub, has.log, has.topics.events, trajectory_id, lambda: has.stopping))

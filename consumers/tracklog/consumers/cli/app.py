@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
 import typer.core
 import typer.main
+from typer.exceptions import TyperException
 
 from tracklog.consumers.cli.command import root_options
 from tracklog.consumers.cli.streams import guarded_streams
+from tracklog.consumers.cli.usage import ends_with_help, is_json, told
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "See it work: import recorded runs, list, show, verify and replay them."),
@@ -27,7 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "fork": ("fork", "Run an agent again from a turn of a recorded run, with one thing changed."),
     "worker": ("worker", "Run submitted tasks."),
     "dispatch": ("dispatch", "Perform the calls that agents leave to dispatchers."),
-    "tools": ("tools", "Pause and resume tools that dispatchers run."),
+    "tools": ("tools", "Look at tools that dispatchers run, pause and resume them."),
     "route": ("route", "Say into inboxes what time and other trajectories have to say."),
     "serve": ("serve", "Serve the HTTP API."),
     "tokens": ("tokens", "Make a bearer token for the API."),
@@ -42,11 +46,13 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "refused": ("refused", "List what was said to trajectories and not taken."),
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
+    "export": ("export", "Stream every event into the cold tier, once."),
     "new": ("new", "Begin something of one's own."),
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),
     "quarantine": ("quarantine", "Look at records that are no events."),
     "topics": ("topics", "Create and check the topics."),
     "stack": ("stack", "Start and stop a local Kafka and Redis."),
+    "selftest": ("selftest", "Write a small trajectory, and see that it comes back."),
     "doctor": ("doctor", "Check that everything needed is there and sound."),
 }
 """Command -> its module here, and its line in the help."""
@@ -58,6 +64,31 @@ Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 
 
 class LazyGroup(typer.core.TyperGroup):
     """Knows all commands by name and line; imports the module of the one that is called."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Ends the process, also one whose call cannot be read: told as every other error is."""
+        try:
+            ended = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except TyperException as error:
+            ended = error.exit_code
+            if ends_with_help(error):
+                typer.echo(error.message, err=True)
+            else:
+                from tracklog.consumers.cli.output import Output
+
+                Output(as_json=is_json(args)).error(told(error))
+        except typer.Abort:  # a question whose answer did not come
+            typer.echo("aborted", err=True)
+            ended = 1
+        sys.exit(ended or 0)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

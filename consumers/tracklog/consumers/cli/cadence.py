@@ -11,6 +11,7 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.producers.cadence import TURNS_MAX
+from tracklog.producers.whereabouts import check_known, look_up
 from tracklog.schemas.errors import InputError
 
 app = new_app()
@@ -40,6 +41,8 @@ def cadence(
     rate = failures_a_day if failures_a_day is not None else run.settings.checkpoints.failures_a_day
     with opened_log(run.settings) as log:
         check_topic(log, run.settings)
+        if trajectory_id is not None:
+            check_known(look_up(log, run.settings.topic_names, [trajectory_id])[trajectory_id])
         pauses_s = read_pauses(log, run.settings.topic_names.events, trajectory_id, records)
     try:
         report = cadence_report(pauses_s, rate)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage, while_log_lives
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.dispatch.kept import Keeper
+from tracklog.consumers.observing.role import Observed, observed
+from tracklog.consumers.observing.roles import of_dispatcher
 from tracklog.consumers.wiring import blobs_of, check_writable, keeper_for, opened_log
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
@@ -46,11 +49,12 @@ def dispatch(
     name = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
     with opened_log(run.settings, make_topics=True) as log, keeper_for(run.settings, log) as keeper:
         check_writable(log, run.settings)
-        asyncio.run(_work(run, log, tools, name, keeper))
+        with observed("dispatch", run.settings, log, told=run.out.note) as seen:
+            asyncio.run(_work(run, log, tools, name, keeper, seen))
     run.out.text("stopped")
 
 
-async def _work(run: Run, log: Log, tools: ToolSet, name: str, keeper: Keeper | None) -> None:
+async def _work(run: Run, log: Log, tools: ToolSet, name: str, keeper: Keeper | None, seen: Observed | None) -> None:
     stop, settings = stop_at_signals(), run.settings
     made = Dispatcher(
         log,
@@ -67,6 +71,7 @@ async def _work(run: Run, log: Log, tools: ToolSet, name: str, keeper: Keeper | 
         told=run.out.note,
     )
     made.partition_loop.on_outage = lambda error: tell_outage(run, error)
+    of_dispatcher(seen, made)
     group = settings.topic_names.group(settings.dispatch.group)
     run.out.note(f"dispatching {', '.join(tools.names)} as a member of {group}; stop with Ctrl-C")
-    await made.run(stop)
+    await run_together(stop, made.run, partial(while_log_lives, log))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,12 +11,15 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, chosen
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import stop_at_signals, stopped_by_signals, tell_outage
+from tracklog.consumers.observing.role import observed
+from tracklog.consumers.observing.roles import of_processes
 from tracklog.consumers.wiring import check_writable, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
+from tracklog.infra.log.port import Log
 from tracklog.processors.faust_runner import FaustRun, run_on_faust
-from tracklog.processors.running import processes
+from tracklog.processors.running import Processes, processes
 from tracklog.schemas.errors import InputError
 
 app = new_app()
@@ -68,29 +69,29 @@ def process(
             processors, log, client, run.settings, clock=SystemClock(), entropy=SystemEntropy(), builtin=builtin
         )
         work.loop.on_outage = lambda error: tell_outage(run, error)
-        if runner is Runner.FAUST:
-            run.out.note(f"folding {run.settings.topic_names.events} in the Faust app {work.group}; stop with Ctrl-C")
-            asyncio.run(_on_faust(FaustRun(work, log, run.settings, web_port=web_port)))
-            return
-        stop = _stopped_by_signals()
         if once:
-            positions = work.drain(stop)
-        else:
-            run.out.note(f"folding {run.settings.topic_names.events} as a member of {work.group}; stop with Ctrl-C")
-            positions = work.loop.run(work.group, stop)
-        _tell(run, positions)
+            _tell(run, work.drain(stopped_by_signals()))
+            return
+        with observed("process", run.settings, log, client, told=run.out.note) as seen:
+            of_processes(seen, work, client, run.settings.topic_names.prefix)
+            if runner is Runner.FAUST:
+                _follow_on_faust(run, work, log, web_port)
+            else:
+                _follow(run, work)
+
+
+def _follow(run: Run, work: Processes) -> None:
+    run.out.note(f"folding {run.settings.topic_names.events} as a member of {work.group}; stop with Ctrl-C")
+    _tell(run, work.loop.run(work.group, stopped_by_signals()))
+
+
+def _follow_on_faust(run: Run, work: Processes, log: Log, web_port: int | None) -> None:
+    run.out.note(f"folding {run.settings.topic_names.events} in the Faust app {work.group}; stop with Ctrl-C")
+    asyncio.run(_on_faust(FaustRun(work, log, run.settings, web_port=web_port)))
 
 
 async def _on_faust(on_faust: FaustRun) -> None:
     await run_on_faust(on_faust, stop_at_signals())
-
-
-def _stopped_by_signals() -> threading.Event:
-    """SIGTERM and Ctrl-C end the loop between two batches, so that the group hears of it."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _tell(run: Run, positions: dict[int, int]) -> None:

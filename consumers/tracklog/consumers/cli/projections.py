@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -48,6 +48,10 @@ def list_(run: Run) -> None:
         for one in known
     ]
     run.out.table(("projection", "version", "offsets", "behind", "parked"), rows, title="projections")
+    _tell_parked(run, known)
+
+
+def _tell_parked(run: Run, known: Sequence[Known]) -> None:
     for name, trajectory_id, parked in tried(known):
         run.out.text(
             f"{name}: {trajectory_id} stopped at offset {parked.offset} ({parked.event}, seq {parked.seq}, round"
@@ -59,7 +63,8 @@ def list_(run: Run) -> None:
 def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> None:
     """Fold the log afresh in memory, and compare it with Redis key by key; name the first that differs.
 
-    Exit code 1 when one does. Changes nothing; the projection may be folded on meanwhile.
+    Exit code 1 when one does, and when a trajectory is parked: what is compared has nothing of it behind the event
+    that its processor failed on. Changes nothing; the projection may be folded on meanwhile.
 
     \b
     Examples:
@@ -71,13 +76,16 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
         total = sum(projections.one(name).positions.values())
         with run.out.progress(f"folding {name}", total) as advance:
             compared = projections.verify(processor, advance)
+        known = projections.one(name)
     found = compared.difference
-    if found is not None:
+    if found is not None or known.parked:
         run.faulty()
     if run.as_json:
         shown = None if found is None else {"partition": found.partition, "key": found.key, **_both(found)}
-        run.out.json({"name": name, "keys": compared.keys, "positions": compared.positions, "difference": shown})
-    elif found is None:
+        said = {"name": name, "keys": compared.keys, "positions": compared.positions, "difference": shown}
+        run.out.json({**said, "parked": _as_json(known)["parked"]})
+        return
+    if found is None:
         run.out.text(f"{name}: {compared.keys} keys, as the log says")
     else:
         both = _both(found)
@@ -85,6 +93,9 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
             f"{name}: {found.key} of partition {found.partition} differs\n  in Redis   {both['stored']}\n  by the log"
             f" {both['folded']}\nbuild it anew: tracklog projections rebuild {name}"
         )
+    _tell_parked(run, [known])
+    if known.parked:
+        run.out.text(f"once the processor is corrected: tracklog projections retry {name}")
 
 
 @command(app)

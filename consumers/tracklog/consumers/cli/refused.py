@@ -14,9 +14,13 @@ from tracklog.consumers.listing import parse_time
 from tracklog.consumers.refusals import Reason, Refusal, refusals
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_topic, opened_log
+from tracklog.infra.log.port import Log
+from tracklog.producers.calls_made import check_has_call
+from tracklog.producers.whereabouts import check_known, look_up
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.inbox import INBOX_TYPES
 from tracklog.schemas.ledger import LEDGER_TYPES
+from tracklog.schemas.topics import Topics
 
 WORDS_CHARS: Final = 80
 KINDS: Final = (*sorted(INBOX_TYPES), *sorted(LEDGER_TYPES), "unknown")
@@ -64,7 +68,10 @@ def refused(
 
     with opened_log(run.settings) as log:
         check_topic(log, run.settings)
-        found = [one for one in refusals(log, run.settings.topic_names, trajectory_id) if wanted(one)]
+        found = list(refusals(log, run.settings.topic_names, trajectory_id))
+        if trajectory_id is not None and not found:
+            _check_known(log, run.settings.topic_names, trajectory_id, call)
+    found = [one for one in found if wanted(one)]
     found.sort(key=lambda one: (one.timestamp_ms, one.partition, one.offset or 0))
     counts = dict(sorted(Counter(one.reason.value for one in found).items()))
     if run.as_json:
@@ -74,6 +81,13 @@ def refused(
     else:
         _tell(run, found[-limit:])
         run.out.text(", ".join(f"{name}: {count}" for name, count in counts.items()))
+
+
+def _check_known(log: Log, topics: Topics, trajectory_id: str, call_id: str | None) -> None:
+    """Raises InputError for a trajectory that nobody has said anything of, and for a call that it does not have."""
+    check_known(look_up(log, topics, [trajectory_id])[trajectory_id])
+    if call_id is not None:
+        check_has_call(log, topics.events, trajectory_id, call_id)
 
 
 def _tell(run: Run, found: list[Refusal]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage, while_log_lives
+from tracklog.consumers.observing.role import Observed, observed
+from tracklog.consumers.observing.roles import of_router
 from tracklog.consumers.routing.router import Router
 from tracklog.consumers.webhooks.announcer import announcer_of
 from tracklog.consumers.wiring import agenda_of, check_writable, opened_log, opened_redis
@@ -46,19 +49,22 @@ def route(
     collect_rarely()
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
         check_writable(log, run.settings)
-        asyncio.run(_work(run, log, client, speed))
+        with observed("route", run.settings, log, client, told=run.out.note) as seen:
+            asyncio.run(_work(run, log, client, speed, seen))
     run.out.text("stopped")
 
 
-async def _work(run: Run, log: Log, client: RedisClient, speed: float) -> None:
+async def _work(run: Run, log: Log, client: RedisClient, speed: float, seen: Observed | None) -> None:
     stop, settings = stop_at_signals(), run.settings
     agenda = agenda_of(settings, log, client)
     agenda.loop.on_outage = lambda error: tell_outage(run, error)
     router = Router(log, settings.topic_names, client, agenda, clock=SystemClock(), speed=speed)
     announcer = announcer_of(settings.webhooks, client, agenda, SystemClock())
+    of_router(seen, router, agenda, announcer, client)
     faster = "" if speed == 1 else f", time {speed:g} times as fast"
     run.out.note(f"routing as a member of {agenda.group}{faster}; stop with Ctrl-C")
-    await run_together(stop, router.run, *(() if announcer is None else (announcer.run,)))
+    telling = () if announcer is None else (announcer.run,)
+    await run_together(stop, router.run, partial(while_log_lives, log), *telling)
     told = router.counts
     said = f"{told.timers} timers, {told.expiries} expiries, {told.messages} messages, {told.children} child runs"
     run.out.note(said)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, while_log_lives
+from tracklog.consumers.observing.role import observed
 from tracklog.consumers.wiring import blobs_of, check_writable, framing_of, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.settings_http import LOOPBACK
 from tracklog.schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from tracklog.consumers.api.services import Services
 
 app = new_app()
 
@@ -47,13 +55,11 @@ def serve(run: Run) -> None:
 
 
 async def _serve(run: Run, log: Log, client: RedisClient) -> None:
-    import uvicorn
-
-    from tracklog.consumers.api.app import make_app
     from tracklog.consumers.api.limits import RateLimit
     from tracklog.consumers.api.oidc import Oidc
     from tracklog.consumers.api.services import Services
     from tracklog.consumers.api.tokens import TokenFile
+    from tracklog.consumers.observing.server import of_server
 
     settings, clock = run.settings.api, SystemClock()
     services = Services(
@@ -69,6 +75,17 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         settings=run.settings,
         oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
+    with observed("serve", run.settings, log, client, told=run.out.note, health=services.health) as seen:
+        of_server(seen, services)
+        await _until_stopped(run, services)
+
+
+async def _until_stopped(run: Run, services: Services) -> None:
+    import uvicorn
+
+    from tracklog.consumers.api.app import make_app
+
+    settings = run.settings.api
     app = make_app(services, body_bytes_max=settings.body_bytes_max)
     listening = _listening(settings.host, settings.port)
     told = logging.getLogger("tracklog.audit")
@@ -76,18 +93,23 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
     told.setLevel(logging.INFO)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False))
     setattr(server, "capture_signals", nullcontext)  # noqa: B010 - it would raise the signal again at its end
-    loop = asyncio.get_running_loop()
 
-    def leave() -> None:
-        services.stopping = server.should_exit = True
+    async def serving(stop: asyncio.Event) -> None:
+        leaving = asyncio.create_task(_leave(stop, services, server))
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            leaving.cancel()
+            await services.ingest.close()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, leave)
+    lives = partial(while_log_lives, services.log, fatal=lambda: services.fatal)
     run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
-    try:
-        await server.serve(sockets=[listening])
-    finally:
-        await services.ingest.close()
+    await run_together(stop_at_signals(), serving, lives)
+
+
+async def _leave(stop: asyncio.Event, services: Services, server: uvicorn.Server) -> None:
+    await stop.wait()
+    services.stopping = server.should_exit = True
 
 
 def _listening(host: str, port: int) -> socket.socket:

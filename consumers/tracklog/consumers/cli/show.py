@@ -22,7 +22,7 @@ from tracklog.consumers.read_live import LOG
 from tracklog.consumers.summary import cut, money, one_line
 from tracklog.consumers.timeline import Entry, Timeline, records_of, timeline
 from tracklog.consumers.ways_out import ways_out
-from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views
+from tracklog.consumers.wiring import check_topic, is_cold, lag_of, opened_log, opened_views
 from tracklog.infra.log.trimmed import check_beginning
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.state import State, dump_state
@@ -59,7 +59,7 @@ def show(
             check_topic(log, run.settings)
             tell_call(run, call_story(log, run.settings.topic_names, trajectory_id, call), wide=wide)
         return
-    if from_log:
+    if from_log or is_cold(run.settings):
         with opened_log(run.settings) as log:
             check_topic(log, run.settings)
             source, found = "log", timeline(trajectory_id, records_of(log, topic, trajectory_id))

@@ -70,8 +70,10 @@ def _found(run: Run, trajectory_id: str, *, from_log: bool) -> Swarm:
                 reader = Reader(client, prefix=settings.prefix)
                 name, states, as_of = asyncio.run(members_in_redis(reader, trajectory_id))
                 lag = lag_of(log, settings.topic_names.events, as_of.positions)
-        except (StoreError, StackError, InputError) as error:
-            run.out.warning(f"the whole log is read, since Redis has nothing of it: {error.message}")
+        except InputError:
+            run.out.warning("the whole log is read, since Redis has nothing of it")
+        except (StoreError, StackError) as error:
+            run.out.warning(f"the whole log is read, since Redis is not there: {error.message}")
         else:
             seen = swarm_of(name, states)
             if seen.sound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Final
 
@@ -14,15 +14,34 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.standing import stop_at_signals
-from tracklog.consumers.event_json import event_map
 from tracklog.consumers.overview import Overview, overview
 from tracklog.consumers.read import Reader
 from tracklog.consumers.read_builtin import Doubted
-from tracklog.consumers.watching import Token, Wanted, Watched, watch
-from tracklog.consumers.wiring import check_topic, everything_of, folds_itself, opened_log, opened_views
+from tracklog.consumers.read_events import Standing
+from tracklog.consumers.watching import (
+    Standings,
+    Start,
+    Token,
+    Wanted,
+    Watched,
+    standings_of,
+    start_of,
+    types_of,
+    watch,
+    watched_map,
+)
+from tracklog.consumers.wiring import (
+    check_topic,
+    everything_of,
+    folds_itself,
+    opened_log,
+    opened_redis,
+    opened_views,
+    projection_of,
+)
 from tracklog.infra.clock import SystemClock
+from tracklog.infra.log.port import Log
 from tracklog.schemas.errors import InputError
-from tracklog.schemas.events import EVENT_TYPES
 
 app = new_app()
 
@@ -35,7 +54,10 @@ def watch_command(
     run: Run,
     events: Annotated[bool, typer.Option("--events", help="Follow the events instead of showing a table.")] = False,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="PLACE", help="With --events: end, beginning, or an ISO 8601 time.")
+        str | None,
+        typer.Option(
+            "--from", metavar="PLACE", help="With --events: end, beginning, a time (ISO 8601), PARTITION:OFFSET[,...]."
+        ),
     ] = None,
     after: Annotated[
         str | None, typer.Option(metavar="TOKEN", help="With --events: go on behind the event that gave it.")
@@ -43,6 +65,10 @@ def watch_command(
     types: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these; repeatable.")] = None,
     tenant: Annotated[list[str] | None, typer.Option(help="Only of these tenants; repeatable.")] = None,
     trajectory: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only these; repeatable.")] = None,
+    agent: Annotated[list[str] | None, typer.Option(help="With --events: only of these agents; repeatable.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help="With --events: only of trajectories that stand so; repeatable.")
+    ] = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="Leave after so many events, or looks at the table.")
     ] = None,
@@ -57,30 +83,28 @@ def watch_command(
       tracklog watch
       tracklog watch --events --type ToolIntent --type InDoubt
       tracklog watch --events --from 2026-03-01T12:00:00Z --json
+      tracklog watch --events --agent traveller --status failed
     """
     if not events:
-        if start or after or types or tenant or trajectory:
+        if start or after or types or tenant or trajectory or agent or status:
             raise InputError("these options are for events", hint="say --events as well")
         _watch_table(run, count)
         return
     if start is not None and after is not None:
         raise InputError("--from and --after both say where to begin", hint="give one of them")
-    for name in types or ():
-        if name not in EVENT_TYPES:
-            raise InputError(f"--type {name!r} is no event type", hint=f"one of {', '.join(sorted(EVENT_TYPES))}")
-    wanted = Wanted(frozenset(types or ()), frozenset(tenant or ()), frozenset(trajectory or ()))
-    place = Token.of(after) if after is not None else start if start is not None else "end"
+    wanted = Wanted(types_of(types or ()), *(frozenset(named or ()) for named in (tenant, trajectory, agent, status)))
+    place = Token.of(after) if after is not None else start_of(start) if start is not None else "end"
     asyncio.run(_follow(run, wanted, place, count))
 
 
-async def _follow(run: Run, wanted: Wanted, start: Token | str, count: int | None) -> None:
+async def _follow(run: Run, wanted: Wanted, start: Start, count: int | None) -> None:
     stop = stop_at_signals()
-    with opened_log(run.settings, make_topics=True) as log:
+    with opened_log(run.settings, make_topics=True) as log, _standings(run, log, wanted) as standings:
         check_topic(log, run.settings)
         topic, left = run.settings.topic_names.events, count
         if run.out.errors.is_terminal:
             run.out.note(f"following {topic}; stop with Ctrl-C")
-        async for watched in watch(log, topic, start=start, wanted=wanted, stopping=stop.is_set):
+        async for watched in watch(log, topic, start=start, wanted=wanted, standings=standings, stopping=stop.is_set):
             _tell_event(run, watched)
             run.out.flush()
             left = None if left is None else left - 1
@@ -88,10 +112,25 @@ async def _follow(run: Run, wanted: Wanted, start: Token | str, count: int | Non
                 return
 
 
+@contextmanager
+def _standings(run: Run, log: Log, wanted: Wanted) -> Iterator[Standings | None]:
+    """How trajectories stand, from Redis where that is asked for; folded first where nobody else does that."""
+    if not wanted.asks_standing:
+        yield None
+        return
+    with opened_redis(run.settings) as client:
+        known = standings_of(Reader(client, prefix=run.settings.prefix, log=log))
+
+        async def folded(events: Sequence[Watched]) -> Mapping[str, Standing]:
+            await asyncio.to_thread(projection_of(run.settings, log, client).loop.drain)
+            return await known(events)
+
+        yield folded if folds_itself(run.settings) else known
+
+
 def _tell_event(run: Run, watched: Watched) -> None:
     if run.as_json:
-        found = event_map(watched.event, watched.record)
-        run.out.json_line({**found, "trusted": watched.trusted, "token": str(watched.token)})
+        run.out.json_line(watched_map(watched))
         return
     envelope = watched.event.envelope
     when = clock_time(watched.record.timestamp_ms)

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,9 @@ import typer
 
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.standing import stop_at_signals, tell_outage
+from tracklog.consumers.cli.standing import run_together, stop_at_signals, tell_outage, while_log_lives
+from tracklog.consumers.observing.role import Observed, observed
+from tracklog.consumers.observing.roles import of_worker
 from tracklog.consumers.wiring import blobs_of, check_writable, opened_log, opened_redis, producer_of
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
@@ -60,7 +63,8 @@ def worker(
     with opened_log(run.settings, make_topics=True) as log:
         check_writable(log, run.settings)
         owner = name if name is not None else f"{socket.gethostname()}:{os.getpid()}"
-        asyncio.run(_work(run, log, agents, owner, drift))
+        with observed("worker", run.settings, log, told=run.out.note) as seen:
+            asyncio.run(_work(run, log, agents, owner, drift, seen))
     run.out.text("stopped")
 
 
@@ -73,7 +77,9 @@ def _agents(specs: list[str]) -> dict[str, Agent]:
     return {agent.name: agent for agent in agents}
 
 
-async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None) -> None:
+async def _work(
+    run: Run, log: Log, agents: dict[str, Agent], owner: str, drift: Drift | None, seen: Observed | None
+) -> None:
     stop, settings = stop_at_signals(), run.settings
     async with producer_of(settings, log) as producer, _relay(settings) as relay:
         files = await asyncio.to_thread(_files, settings, agents)
@@ -100,10 +106,11 @@ async def _work(run: Run, log: Log, agents: dict[str, Agent], owner: str, drift:
         )
         made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
         made.partition_loop.on_outage = lambda error: tell_outage(run, error)
+        of_worker(seen, made, producer)
         group = settings.topic_names.group(settings.worker.group)
         run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
         try:
-            await made.run(stop)
+            await run_together(stop, made.run, partial(while_log_lives, log))
         finally:
             if files is not None:
                 await asyncio.to_thread(files.close)

@@ -198,6 +198,8 @@ class Attempting:
                 left_s = (step.until_us - self._now.earliest_us()) / _US
                 await self._desk.wait(self._call, max(0.0, left_s))
                 return True
+            case _ if not await self._desk.is_open(self._call):  # it has a result, and what led to that was trimmed
+                return await self._let_go()
             case Do.REPORT_EXPIRED:
                 said = f"{NEVER}: {self._unmet}" if self._unmet and self._desk.holds(row, step.slot) else NEVER
                 return await self._end(step.slot, Ran(ResultStatus.EXPIRED, said), Settled.EXPIRED)

@@ -130,6 +130,16 @@ class Dispatcher:
         return sum(len(one.calls) for one in self._partitions.values())
 
     @property
+    def ledger_slots(self) -> int:
+        """Slots of the ledger that open calls have taken, as far as it was read."""
+        return self._ledger.slots
+
+    @property
+    def tools_paused(self) -> int | None:
+        """How many of its own tools are paused; None while nobody knows."""
+        return sum(self.pauses.holds(name) for name in self._tools.names) if self.pauses.known else None
+
+    @property
     def partitions(self) -> frozenset[int]:
         return frozenset(self._partitions)
 

@@ -11,25 +11,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tracklog.infra.log.port import Record
-from tracklog.schemas import catalog
 from tracklog.schemas import events as ev
-from tracklog.schemas.catalog import Kind
-from tracklog.schemas.chain import event_hash
-from tracklog.schemas.codec import HEADER_HASH, SINGLE_OBJECT_MARK, Event, split_frame
+from tracklog.schemas.codec import Event, glance
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 from tracklog.schemas.lifecycle import lane_of
-from tracklog.schemas.skim import NO_EXT, Skim
-from tracklog.schemas.stamp import avro_long
 from tracklog.schemas.values import Place
 
-__all__ = ["NEW", "Followed", "Intended", "Passing", "follow", "intended"]
+__all__ = ["NEW", "Followed", "Intended", "follow", "intended", "passed"]
 
 HEARD: Final = frozenset(
     {"OwnershipClaimed", "OwnershipReleased", "ToolIntent", "ToolResult", "Escalated", "CancelRequested", "TaskEnded"}
 )
 """Events whose bodies say something to a dispatcher."""
-TENANTS_MAX: Final = 1000
-"""Tenants whose names are known to be such; of others each event is decoded."""
 
 
 class Intended(NamedTuple):
@@ -53,7 +46,6 @@ class Followed(NamedTuple):
 
 
 NEW: Final = Followed()
-_ONE_BYTE_LENGTH_MAX: Final = 63
 
 
 def follow(known: Followed, event: Event) -> Followed:
@@ -79,40 +71,17 @@ def follow(known: Followed, event: Event) -> Followed:
             return known._replace(head=head)
 
 
-class Passing:
-    """The short way past events that only move the head. Of one reader."""
-
-    def __init__(self) -> None:
-        self._tenants: dict[bytes, str] = {}
-
-    def decoded(self, event: Event) -> None:
-        """Learns that a tenant's name is one."""
-        tenant = event.envelope.tenant
-        if len(self._tenants) < TENANTS_MAX and len(tenant) <= _ONE_BYTE_LENGTH_MAX:
-            self._tenants[tenant.encode()] = tenant
-
-    def passed(self, known: Followed, record: Record) -> Followed | None:
-        """What is known after a record that is accepted and says nothing else; None for one that is to be decoded."""
-        head, key, value = known.head, record.key, record.value
-        if head.epoch == 0 or key is None or value is None or value[:2] != SINGLE_OBJECT_MARK:
-            return None
-        headers = dict(record.headers)
-        fingerprint, payload = split_frame(value, headers)
-        schema = catalog.by_fingerprint().get(fingerprint)
-        if schema is None or schema.name in HEARD or schema.kind is not Kind.EVENTS:
-            return None
-        at = len(avro_long(len(key))) + len(key)
-        tenant = self._tenants.get(payload[at + 1 : at + 1 + payload[at] // 2]) if at < len(payload) else None
-        if tenant is None:
-            return None
-        skim = Skim(key.decode(), tenant)
-        at_ext = skim.ext_at(payload, seq=head.seq + 1, epoch=head.epoch, prev_hash=head.hash)
-        if at_ext is None or payload[at_ext : at_ext + 1] != NO_EXT:
-            return None
-        digest = event_hash(fingerprint, payload)
-        if headers.get(HEADER_HASH) != digest or digest in head.lost:
-            return None
-        return known._replace(head=head._replace(seq=head.seq + 1, hash=digest))
+def passed(known: Followed, record: Record) -> Followed | None:
+    """What is known after a record that is accepted and says nothing to a dispatcher, told by its envelope alone; None
+    for one that is to be decoded."""
+    head = known.head
+    seen = glance(record.key, record.value, record.headers) if head.epoch > 0 else None
+    if seen is None or seen.name in HEARD or seen.hash in head.lost:
+        return None
+    place = seen.place
+    if (place.seq, place.epoch, place.prev_hash) != (head.seq + 1, head.epoch, head.hash):
+        return None
+    return known._replace(head=head._replace(seq=place.seq, hash=seen.hash))
 
 
 def intended(event: Event, intent: ev.ToolIntent) -> Intended:

@@ -133,6 +133,12 @@ class Keeper:
         self._kept[partition] = _Kept(checkpoint, start.ledger_from, set(start.rows), mark=(ledger.end, events.end))
         return start
 
+    def look(self, partition: int) -> Start | None:
+        """What is stored, for who only looks: a commit meanwhile may make a few calls wrong. None where nothing is, or
+        it is not whole. Raises as `begin`."""
+        checkpoint = self._store.checkpoint(partition)
+        return None if checkpoint is None else self._stored(partition, checkpoint)
+
     def _stored(self, partition: int, checkpoint: Checkpoint) -> Start | None:
         """None when it is not whole."""
         if checkpoint.source != self._store.source:

@@ -67,6 +67,12 @@ class Ledger:
         """Those who wait for a reading: the partition, and the offset up to which it has to go, None for its end."""
         self.foreign_records = 0
 
+    @property
+    def slots(self) -> int:
+        """Slots that are taken, of the calls that are followed."""
+        with self._lock:
+            return sum(len(row.slots) for rows in self._rows.values() for row in rows.values())
+
     def own(
         self, partition: int, rows: Mapping[bytes, Row], position: int, unsaved: Collection[bytes] = frozenset()
     ) -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tracklog.consumers.dispatch.follow import NEW, Followed, Intended, Passing, follow
+from tracklog.consumers.dispatch.follow import NEW, Followed, Intended, follow, passed
 from tracklog.consumers.dispatch.kept import KEEP_RECORDS, Keeper, KeptRow, Standing, Start
 from tracklog.consumers.dispatch.slots import Row, entered
 from tracklog.infra.log.port import Bounds, Log, Record
@@ -78,7 +78,6 @@ class DispatchPartitions:
         self._known: dict[int, dict[bytes, Followed]] = {}
         self._positions: dict[int, int] = {}
         self._moved: set[int] = set()
-        self._passing = Passing()
 
     def restore(self, partition: int) -> int:
         """Reads the events of the partition to their present end, and the ledger to where it ended before that: so
@@ -161,7 +160,7 @@ class DispatchPartitions:
 
     def _take(self, partition: int, record: Record) -> tuple[Followed, Followed]:
         known = self._known[partition]
-        before, after = _take(known, record, self._passing)
+        before, after = _take(known, record)
         if self._keeper is not None and after is not before:
             assert record.key is not None
             known[record.key] = known.pop(record.key)  # in the order in which they may leave memory
@@ -195,19 +194,18 @@ def _cut(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-def _take(known: dict[bytes, Followed], record: Record, passing: Passing) -> tuple[Followed, Followed]:
+def _take(known: dict[bytes, Followed], record: Record) -> tuple[Followed, Followed]:
     """What was known of the record's trajectory before and after it."""
     before = known.get(record.key, NEW) if record.key is not None else NEW
-    passed = passing.passed(before, record)
-    if passed is not None and record.key is not None:
-        known[record.key] = passed
-        return before, passed
+    quick = passed(before, record)
+    if quick is not None and record.key is not None:
+        known[record.key] = quick
+        return before, quick
     try:
         event = decode_event(record.key, record.value, record.headers)
     except ForeignRecord:
         return before, before  # nobody's event; whoever owns the partition for quarantine keeps it
     assert record.key is not None
-    passing.decoded(event)
     after = known[record.key] = follow(before, event)
     return before, after
 

@@ -95,18 +95,19 @@ class Pauses:
 
     def holds(self, tool: str) -> bool:
         """Whether no call of the tool may be begun now."""
-        return tool in self._paused or not self._known
+        return tool in self._paused or not self.known
 
     @property
-    def _known(self) -> bool:
+    def known(self) -> bool:
+        """Whether it has looked lately."""
         return self._seen_s is not None and self._clock.monotonic_s() - self._seen_s <= KNOWN_S_MAX
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Looks until it is cancelled. `changed` is called when a tool may have come to be held or not any more."""
         while True:
-            before = self._paused, self._known
+            before = self._paused, self.known
             await self.look()
-            if (self._paused, self._known) != before:
+            if (self._paused, self.known) != before:
                 changed()
             await asyncio.sleep(LOOK_S)
 
@@ -115,7 +116,7 @@ class Pauses:
         try:
             paused = await asyncio.to_thread(self._board.look)
         except TracklogError as error:
-            if not self._known and not self._in_the_dark:
+            if not self.known and not self._in_the_dark:
                 self._in_the_dark = True
                 self._told(f"no call is begun: which tools are paused cannot be read: {error.message}")
             return

@@ -46,11 +46,11 @@ def message_of(one: Waiting, answer_url: str) -> Message:
             "may_approve": list(one.may_approve),
             "expires_at": None if one.expires_us is None else _time(one.expires_us / 1_000_000),
         }
-        if answer_url:
-            ids = "/".join(quote(part, safe="") for part in (one.trajectory_id, one.call_id, one.hash))
-            data["answer_url"] = f"{answer_url.rstrip('/')}/answers/{ids}"
     else:
         data["intent_hash"] = one.hash
+    if answer_url:
+        ids = "/".join(quote(part, safe="") for part in (one.trajectory_id, one.call_id, one.hash))
+        data["answer_url"] = f"{answer_url.rstrip('/')}/{'answers' if held else 'escalations'}/{ids}"
     said = {
         "type": "approval.requested" if held else "escalation.opened",
         "timestamp": _time(one.since_ms / 1000),

@@ -6,6 +6,8 @@ Bytes are kept once: hashes and the event's id are in the payload, from which ev
                 offset - skipped is where the record before ends, and a row that is missing shows
     check       the first 8 bytes of the event's hash, little-endian, signed: an altered payload shows, also of an
                 event that nothing hangs on yet
+    stated_hash what the record's header stated where that was not the hash of its bytes, else null: it was tampered
+                with before it was exported
     body        the body as JSON for people: bytes in hex. Null for a type, version or body that is not known
     payload     the raw Avro bytes behind the framing: SHA-256(fingerprint + payload) is the event's hash
     model       the model that last served this trajectory; `none` before the first reply
@@ -18,7 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["APP_COLUMNS", "EVENTS", "FILE_COLUMNS", "NO_MODEL", "PARTITIONED_BY", "UNDECODABLE"]
+__all__ = ["EVENTS", "FILE_COLUMNS", "NO_MODEL", "PARTITIONED_BY", "UNDECODABLE"]
 
 NO_MODEL: Final = "none"
 PARTITIONED_BY: Final = ("tenant", "date", "model")
@@ -53,6 +55,7 @@ EVENTS: Final = pa.schema(
             ("body", pa.string(), True),
             ("fingerprint", pa.binary(), False),
             ("check", pa.int64(), False),
+            ("stated_hash", pa.binary(), True),
             ("payload", pa.binary(), False),
             ("tenant", pa.string(), False),
             ("date", pa.date32(), False),
@@ -64,7 +67,6 @@ EVENTS: Final = pa.schema(
 that was not known to the exporter."""
 FILE_COLUMNS: Final = pa.schema([field for field in EVENTS if field.name not in PARTITIONED_BY])
 """What the Parquet files hold: the table's partition columns are in its log alone, as Delta has it."""
-APP_COLUMNS: Final = ("partition", "offset", "skipped")
 
 UNDECODABLE: Final = pa.schema(
     [
@@ -78,4 +80,4 @@ UNDECODABLE: Final = pa.schema(
         ),
     ]
 )
-"""The side table: records of the events topic that are no events. `headers` is JSON, [[name, hex or null]]."""
+"""The side table: records of the events topic that are no events. `headers` is JSON, [[name, hex]]."""

@@ -16,7 +16,7 @@ __all__ = ["explained", "speaking_of"]
 
 MESSAGE_CHARS_MAX: Final = 400
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
-_NO_BUCKET = re.compile(r"NoSuchBucket|404 Not Found", re.IGNORECASE)
+_NO_BUCKET = re.compile(r"NoSuchBucket|Error performing list request.*404 Not Found", re.IGNORECASE | re.DOTALL)
 _DENIED = re.compile(
     r"\b401\b|\b403\b|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId|Unauthenticated|PermissionDenied"
     r"|Permission denied|Read-only file system|Operation not permitted",
@@ -24,6 +24,7 @@ _DENIED = re.compile(
 )
 _FULL = re.compile(r"No space left|quota exceeded", re.IGNORECASE)
 _IN_THE_WAY = re.compile(r"File exists|Not a directory", re.IGNORECASE)
+_GONE = re.compile(r"File not found|No such file|404 Not Found", re.IGNORECASE)
 _RACED = re.compile(r"Concurrent transaction|concurrent transaction|Failed to commit transaction: \d+|already exists")
 
 
@@ -52,6 +53,10 @@ def explained(error: Exception, what: str) -> ColdError:
         return ColdRefused(text, hint="not allowed: check [cold.options], the credentials and the rights")
     if isinstance(error, TableNotFoundError) or _NO_BUCKET.search(said):
         return ColdMissing(text, hint="no table or no bucket is there: check the address, or run `tracklog export`")
+    if _GONE.search(said):
+        return ColdMissing(
+            text, hint="a file of the table is gone: was the table removed, or set back to an older copy?"
+        )
     if isinstance(error, BlobError) and error.hint and "[cold.options]" not in error.hint:
         return ColdRefused(text, hint=error.hint)
     return ColdUnavailable(text, hint="is the store well? Nothing was lost: the same is tried again")

@@ -20,7 +20,7 @@ from tracklog.infra.cold.faults import speaking_of
 from tracklog.infra.cold.table import ColdTable, DataFile
 from tracklog.schemas.errors import ColdDamaged
 
-__all__ = ["scan"]
+__all__ = ["last_models", "scan"]
 
 
 class _Piece(NamedTuple):
@@ -134,3 +134,22 @@ class _opened:
             f" {file.offset_min} to {file.offset_max}",
             hint="restore the file from a backup; `tracklog cold verify` names everything that is wrong",
         )
+
+
+def last_models(table: ColdTable, partition: int, trajectories: set[str]) -> dict[str, str]:
+    """The model in the last row of each of these trajectories; those that have no row are left out.
+
+    Read from the newest rows back, until all are found.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    wanted = pa.array(sorted(trajectories), pa.string())
+    for file in sorted(table.files(partition), key=lambda one: -one.offset_max):
+        if len(found) == len(trajectories) and file.offset_max < min(offset for offset, _ in found.values()):
+            break
+        piece = _Piece(file.offset_min, 0, file, -1)
+        for group in _row_groups(table, piece, partition, 0, None):
+            rows = _rows(table, group, ("trajectory_id", "partition", "offset", "model"), partition, 0, None)
+            for row in rows.filter(pc.is_in(rows["trajectory_id"], wanted)).to_pylist():
+                if row["offset"] >= found.get(row["trajectory_id"], (0, ""))[0]:
+                    found[row["trajectory_id"]] = (row["offset"], row["model"])
+    return {trajectory_id: model for trajectory_id, (_, model) in found.items()}

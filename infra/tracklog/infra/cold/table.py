@@ -2,7 +2,7 @@
 
 A commit carries rows of any partitions together with, as application transactions, the next offset of each. The
 table refuses a commit whose application somebody else has moved since this handle was read: that is the fencing, so
-`next_offset` must be asked of the very handle that then commits. It answers from memory; `refresh` reads.
+`next_offset` must be asked of the very handle that then commits. `refresh` lets the handle see what others committed.
 
     next      the offset after the last record that is in: rows and offsets below it are complete
     first     the offset at which the export of this partition began
@@ -50,11 +50,15 @@ UNDECODABLE_TABLE: Final = Kind("undecodable", UNDECODABLE, ("date",))
 
 
 class Identity(NamedTuple):
-    """Which log a table is the export of. A topic that was made anew, or copied elsewhere, is another one."""
+    """Which log a table is the export of. A topic that was made anew, or copied elsewhere, is another one.
+
+    `partitions` is how many the topic has, for who reads the table as a log; 0 where that was not said.
+    """
 
     cluster_id: str
     topic_id: str
     topic: str
+    partitions: int = 0
 
 
 class DataFile(NamedTuple):
@@ -90,6 +94,7 @@ class ColdTable:
         self._place = place
         self._kind = kind
         self._handle = handle
+        self._filesystem: pafs.FileSystem | None = None
         self._commits = 0
         self._durable_to = durable_to
         self.identity = _identity_of(handle, place.uri)
@@ -168,15 +173,19 @@ class ColdTable:
 
     def next_offset(self, partition: int) -> int | None:
         """How far this partition has come, as this handle knows it; None when nothing of it is in."""
-        return self._handle.transaction_version(app_id(*self.identity[:2], partition))
+        return self._moved_to(partition, "next")
 
     def first_offset(self, partition: int) -> int | None:
         """Where its export began."""
-        return self._handle.transaction_version(app_id(*self.identity[:2], partition, "first"))
+        return self._moved_to(partition, "first")
 
     def gap_end(self, partition: int, first: int) -> int | None:
         """The end of the gap that begins at this offset; None when none does."""
-        return self._handle.transaction_version(app_id(*self.identity[:2], partition, f"gap/{first}"))
+        return self._moved_to(partition, f"gap/{first}")
+
+    def _moved_to(self, partition: int, what: str) -> int | None:
+        with speaking_of(f"cannot read {self.uri}"):
+            return self._handle.transaction_version(app_id(*self.identity[:2], partition, what))
 
     def files(self, partition: int | None = None, first: int = 0, end: int | None = None) -> list[DataFile]:
         """The files that may hold rows of the partition in [first, end), by their least offset; without, all."""
@@ -188,7 +197,9 @@ class ColdTable:
 
     def filesystem(self) -> pafs.FileSystem:
         """For reading the table's files by their `path`."""
-        return self._handle.to_pyarrow_dataset().filesystem
+        if self._filesystem is None:
+            self._filesystem = self._handle.to_pyarrow_dataset().filesystem
+        return self._filesystem
 
     def parquet(self, path: str) -> pq.ParquetFile:
         """One file, open for reading; close it. Raises what pyarrow raises: see `cold.faults.speaking_of`."""
@@ -246,6 +257,7 @@ def _created(place: Place, kind: Kind, identity: Identity) -> DeltaTable:
                 "tracklog.cluster_id": identity.cluster_id,
                 "tracklog.topic_id": identity.topic_id,
                 "tracklog.topic": identity.topic,
+                "tracklog.partitions": str(identity.partitions),
                 "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
                 "delta.dataSkippingStatsColumns": ",".join(c for c in STATS_COLUMNS if c in kind.schema.names),
             },
@@ -256,7 +268,8 @@ def _created(place: Place, kind: Kind, identity: Identity) -> DeltaTable:
 def _identity_of(handle: DeltaTable, uri: str) -> Identity:
     kept = handle.metadata().configuration
     try:
-        return Identity(kept["tracklog.cluster_id"], kept["tracklog.topic_id"], kept["tracklog.topic"])
+        named = (kept["tracklog.cluster_id"], kept["tracklog.topic_id"], kept["tracklog.topic"])
+        return Identity(*named, int(kept.get("tracklog.partitions", "0")))
     except KeyError as error:
         raise ColdMismatch(
             f"{uri} is a Delta table, and none that `tracklog export` made", hint="name another address"

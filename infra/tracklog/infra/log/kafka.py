@@ -26,8 +26,8 @@ class KafkaLog:
     """See `Log`. `options` are librdkafka settings (SASL, TLS, time-outs); those that a guarantee rests on are
     refused with SettingsError. Opening does not wait for a broker: `ping` does.
 
-    Two options are read by this class: `group.protocol` (`consumer` or `classic`) forces the group protocol,
-    which is otherwise found out by the first member that joins.
+    Two options are ours: `group.protocol` (`consumer` or `classic`) forces the group protocol, which is otherwise
+    found out by the first member that joins; `oauth.token` names where tokens come from.
     """
 
     def __init__(self, servers: str, *, options: Mapping[str, str]) -> None:
@@ -92,6 +92,10 @@ class KafkaLog:
         self._admin.delete_records(topic, before)
 
     def ping(self, timeout_s: float) -> None:
+        if self._closed:
+            raise ClientFatal(f"the log {self.url} is closed")
+        if self._producer is not None:
+            self._producer.check_alive()
         self._admin.ping(timeout_s)
 
     def close(self) -> None:

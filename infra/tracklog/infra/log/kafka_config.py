@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
 
+from tracklog.infra.log.kafka_token import token_source
 from tracklog.schemas.errors import SettingsError
 from tracklog.schemas.limits import MESSAGE_BYTES_MAX
 
@@ -54,6 +55,8 @@ _FIXED_WHY: Final[Mapping[str, str]] = {
 }
 _CLASSIC_ONLY: Final = frozenset({"session.timeout.ms", "heartbeat.interval.ms", "group.protocol.type"})
 _PROTOCOLS: Final = ("consumer", "classic")
+OAUTH_TOKEN: Final = "oauth.token"
+"""Not an option of the client: names where its tokens come from (`kafka_token`)."""
 _REASON_S: Final = 30.0
 """An error older than this no longer explains why nobody answers; a broken connection is tried every two seconds."""
 
@@ -101,6 +104,8 @@ class KafkaConfig:
         if protocol is not None and protocol not in _PROTOCOLS:
             raise SettingsError(f"group.protocol {protocol!r} is unknown", hint=f"known are {', '.join(_PROTOCOLS)}")
         self.forced_protocol = protocol
+        token = self._options.pop(OAUTH_TOKEN, None)
+        self._token = token_source(token) if token is not None else None
 
     @property
     def url(self) -> str:
@@ -178,7 +183,10 @@ class KafkaConfig:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 2_000,
         }
-        return tunable | self._options | {"bootstrap.servers": self.servers, "error_cb": self.note_error}
+        ours: dict[str, Any] = {"bootstrap.servers": self.servers, "error_cb": self.note_error}
+        if self._token is not None:
+            ours["oauth_cb"] = self._token
+        return tunable | self._options | ours
 
     def note_error(self, error: KafkaError) -> None:
         self.stats.errors += 1

@@ -155,7 +155,7 @@ class KafkaMember:
 
     def _on_assign(self, consumer: Consumer, found: list[TopicPartition]) -> None:
         partitions = sorted(tp.partition for tp in found)
-        starts = self._listener.assigned(partitions) if partitions else {}
+        starts = self._listener.assigned(partitions)  # also of none: others have them all
         consumer.incremental_assign([TopicPartition(self._topic, p, starts[p]) for p in partitions])
         self._positions.update({p: starts[p] for p in partitions})
 

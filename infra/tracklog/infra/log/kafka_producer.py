@@ -61,6 +61,11 @@ class KafkaProducer:
             self._unserved = 0
             self._client.poll(0)
 
+    def check_alive(self) -> None:
+        """Raises ClientFatal once it takes nothing any more. One that is being made anew is alive."""
+        if self._dead is not None or self._closing:
+            raise self._not_now()
+
     def flush(self, timeout_s: float) -> int:
         with self._reported:
             self._reported.wait_for(lambda: not len(self._client), timeout_s)

@@ -21,7 +21,7 @@ from tracklog.infra.log.kafka_config import PATIENT_FETCH_WAIT_MS, QUICK_FETCH_W
 from tracklog.infra.log.kafka_errors import request_error
 from tracklog.infra.log.kafka_records import fetch, take
 from tracklog.infra.log.port import Record
-from tracklog.schemas.errors import ClientFatal
+from tracklog.schemas.errors import ClientFatal, LogError
 
 _KEPT_MAX: Final = 4
 _REST_S: Final = 2 * QUICK_FETCH_WAIT_MS / 1000
@@ -64,6 +64,12 @@ class ConsumerPool:
             self._kept -= 1
         consumer.close()
 
+    def drop(self, consumer: Consumer) -> None:
+        """One that failed for good: whoever took it next would fail as well."""
+        with self._lock:
+            self._kept -= 1
+        consumer.close()
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -81,7 +87,7 @@ class KafkaReader:
         self._url = pool.config.url
         self._positions = dict(starts)
         self._consumer: Any = pool.make(PATIENT_FETCH_WAIT_MS) if follows else pool.take()
-        self._patient = follows
+        self._patient, self._is_dead = follows, False
         self._idle_since_s: float | None = None
         self._assign()
 
@@ -114,6 +120,8 @@ class KafkaReader:
             return
         if self._patient:
             consumer.close()
+        elif self._is_dead:
+            self._pool.drop(consumer)
         else:
             self._pool.give_back(consumer)
 
@@ -122,13 +130,17 @@ class KafkaReader:
         try:
             return fetch(self._consumer, max_records, timeout_s)
         except KafkaException as error:
-            raise request_error(error.args[0], f"reading {self._topic}", self._url) from error
+            raise self._failed(error) from error
 
     def _assign(self) -> None:
         try:
             self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in self._positions.items()])
         except KafkaException as error:
-            raise request_error(error.args[0], f"reading {self._topic}", self._url) from error
+            raise self._failed(error) from error
+
+    def _failed(self, error: KafkaException) -> LogError:
+        self._is_dead = self._is_dead or error.args[0].fatal()
+        return request_error(error.args[0], f"reading {self._topic}", self._url)
 
     def _rest(self) -> None:
         """Nothing came: after a while, wait at the broker instead of asking 500 times a second."""

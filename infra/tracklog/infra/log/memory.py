@@ -168,7 +168,10 @@ class MemoryLog:
         self.store.delete_records(topic, before)
 
     def ping(self, timeout_s: float) -> None:
-        """Always there."""
+        """Always there, until it is closed."""
+        with self._changed:
+            if self._closed:
+                raise ClientFatal(f"the log {self.url} is closed")
 
     def close(self) -> None:
         with self._changed:

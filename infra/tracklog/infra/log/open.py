@@ -14,7 +14,7 @@ from tracklog.schemas.errors import SettingsError
 if TYPE_CHECKING:
     from tracklog.infra.log.memory_store import MemoryStore
 
-_KNOWN: Final = "sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...], memory:NAME"
+_KNOWN: Final = "sqlite:PATH, kafka://HOST:PORT[,HOST:PORT...], memory:NAME, cold:ADDRESS"
 _lock: Final = threading.Lock()
 _stores: Final[dict[str, MemoryStore]] = {}
 
@@ -28,12 +28,14 @@ def open_log(
     url: str,
     *,
     kafka_options: Mapping[str, str] | None = None,
+    cold_options: Mapping[str, str] | None = None,
     now_ms: Callable[[], int] = wall_clock_ms,
 ) -> Log:
-    """The log at `url`: `sqlite:PATH`, `kafka://HOST:PORT[,HOST:PORT...]` or `memory:NAME`.
+    """The log at `url`: `sqlite:PATH`, `kafka://HOST:PORT[,HOST:PORT...]`, `memory:NAME`, or `cold:ADDRESS`, which is
+    the events of a cold tier and is read only.
 
-    `kafka_options` are librdkafka settings (SASL, TLS, time-outs), used for kafka:// only. `now_ms` stamps
-    the records of the embedded logs; Kafka's brokers stamp their own. `memory:NAME` is one log for all who
+    `kafka_options` are librdkafka settings (SASL, TLS, time-outs), `cold_options` those of the object store. `now_ms`
+    stamps the records of the embedded logs; Kafka's brokers stamp their own. `memory:NAME` is one log for all who
     open that name in this process; `memory:` is a new one each time.
 
     Raises SettingsError (unknown scheme, unusable address or option), and from the file of an embedded log
@@ -46,6 +48,8 @@ def open_log(
         return _open_memory(rest, now_ms)
     if rest.startswith("//") and scheme == "kafka":
         return _open_kafka(rest[2:], kafka_options)
+    if separator and scheme == "cold":
+        return _open_cold(rest, cold_options)
     raise SettingsError(f"unknown log {scheme + separator!r}", hint=f"known are {_KNOWN}")
 
 
@@ -71,3 +75,15 @@ def _open_kafka(servers: str, options: Mapping[str, str] | None) -> Log:
     from tracklog.infra.log.kafka import KafkaLog
 
     return KafkaLog(servers, options=options or {})
+
+
+def _open_cold(url: str, options: Mapping[str, str] | None) -> Log:
+    if not url:
+        raise SettingsError("the log 'cold:' names no table", hint="for example cold:.tracklog/cold")
+    try:
+        from tracklog.infra.cold.cold_log import ColdLog
+    except ImportError as error:
+        raise SettingsError(
+            "reading the cold tier needs deltalake", hint="install it: pip install 'tracklog[export]'"
+        ) from error
+    return ColdLog(url, options or {})

@@ -161,7 +161,8 @@ class Log(Protocol):
         """Removes the prefix of each partition below the given offset."""
 
     def ping(self, timeout_s: float) -> None:
-        """Raises LogUnavailable, naming the address, when nobody answers within the bound."""
+        """Raises LogUnavailable, naming the address, when nobody answers within the bound, and ClientFatal when this
+        client takes nothing any more, whoever answers."""
 
     def close(self) -> None:
         """Flushes within a bound. Appends still open end with AppendUnknown or AppendRefused."""

@@ -138,6 +138,7 @@ class SqliteLog:
                 finished = self.run(partial(_delete, slot=slot, before=offset))
 
     def ping(self, timeout_s: float) -> None:
+        self._writer.check_alive()
         self.look(lambda connection: connection.execute("SELECT cluster_id FROM installation").fetchone())
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ class SqliteWriter:
 
     def append(self, append: Append) -> None:
         with self._changed:
-            self._check_alive()
+            self.check_alive()
             if self._open >= self._queue_records_max or self._queue_bytes + append.size > self._queue_bytes_max:
                 raise LogQueueFull(
                     f"{self._open} appends ({self._queue_bytes} bytes) wait for sqlite:{self._path}",
@@ -111,7 +111,7 @@ class SqliteWriter:
                 outcome.set_exception(error)
 
         with self._changed:
-            self._check_alive()
+            self.check_alive()
             self._jobs.append(work)
             self._changed.notify_all()
         try:
@@ -136,7 +136,8 @@ class SqliteWriter:
         self._fail_all(refused, AppendRefused, f"sqlite:{self._path} was closed before this append was begun")
         self._fail_all(unknown, AppendUnknown, f"sqlite:{self._path} was closed during a commit")
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raises ClientFatal once it takes nothing any more."""
         if self._dead is not None:
             raise ClientFatal(f"the writer of sqlite:{self._path} has ended: {self._dead}")
         if self._closing:
