@@ -28,7 +28,13 @@ def plain(envelope: Envelope) -> Envelope:
     small = {name: getattr(envelope, name) % SMALL for name in ("seq", "turn", "lamport", "recorded_at")}
     cause = cause.model_copy(update={"seq": cause.seq % SMALL})
     epoch = max(1, envelope.epoch % SMALL)
-    changes = {"causes": (cause,), "ext": {}, "inbox_id": None, "inbox_position": None, "key_id": None}
+    changes: dict[str, object] = {
+        "causes": (cause,),
+        "ext": {},
+        "inbox_id": None,
+        "inbox_position": None,
+        "key_id": None,
+    }
     return envelope.model_copy(update={**changes, **small, "epoch": epoch, "tenant": "default"})
 
 
