@@ -10,14 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Final
 
 from benchmarks import (
     chain,
+    churning,
     dispatching,
     held,
     ingesting,
     others,
     parked,
+    plugged,
     processing,
     projecting,
     replaying,
@@ -51,6 +54,8 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "memory": projecting.measure_memory,
     "processors": processing.measure_processors,
     "rebuild": processing.measure_rebuild,
+    "churn": churning.measure_churn,
+    "plugged": plugged.measure_plugged,
     "import": startup.measure_import,
     "resume": sessions.measure_resume,
     "stored": sessions.measure_stored,
@@ -64,10 +69,18 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "ingest": ingesting.measure_ingest,
 }
 
+LONG: Final = frozenset({"churn", "plugged", "rebuild"})
+"""Of minutes each: only when they are asked for."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", default=[], help=f"which parts: {', '.join(PARTS)} (default: all)")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        default=[],
+        help=f"which parts: {', '.join(PARTS)} (default: all but {', '.join(sorted(LONG))})",
+    )
     parser.add_argument("--keep", action="store_true", help="keeps the table of these parts too")
     options = parser.parse_args()
     asked = options.parts
@@ -76,7 +89,7 @@ def main() -> int:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     collect_rarely()
     measures: list[Measure] = []
-    for name in asked or PARTS:
+    for name in asked or [part for part in PARTS if part not in LONG]:
         print(f"-- {name}", file=sys.stderr, flush=True)
         measures += PARTS[name]()
     print(table(measures))

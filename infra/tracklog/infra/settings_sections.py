@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_cold import ColdSettings
+from tracklog.infra.settings_cold import ColdSettings, RetentionSettings
 from tracklog.infra.settings_health import HealthSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
@@ -23,7 +23,7 @@ from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
 LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:", "cold:")
-REDIS_SCHEMES: Final = ("redis://", "rediss://", "redis+cluster://", "rediss+cluster://", "unix://")
+REDIS_SCHEMES: Final = (*(f"redis{s}{kind}://" for kind in ("", "+cluster", "+sentinel") for s in ("", "s")), "unix://")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
 KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
@@ -109,7 +109,9 @@ class RedisSettings(Section):
     url: SecretStr = SecretStr("embedded")
     """`embedded` (the default: a server of our own under `home`, so that a bare install needs no service),
     `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, `rediss://...` for TLS, `redis+cluster://HOST:PORT` and
-    `rediss+cluster://...` for a cluster, or `unix://PATH`. Kept as a secret, because it may hold a password."""
+    `rediss+cluster://...` for a cluster, `redis+sentinel://HOST:PORT,HOST:PORT/SERVICE[/DB]` and
+    `rediss+sentinel://...` behind sentinels (`?sentinel_password=...` where they ask for one), or `unix://PATH`.
+    Kept as a secret, because it may hold a password."""
     username: str = ""
     """User, where the address names none. Default: empty, the server's default user."""
     password: SecretStr = SecretStr("")
@@ -273,6 +275,9 @@ class ProcessorSettings(Section):
     state_bytes_max: Count = 1024 * 1024
     """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
     for this processor, and shown."""
+    parked_max: Count = 1000
+    """Parked trajectories of one partition; where one more would be parked the process ends: then it is not the
+    events. 0: it ends at the first event that a processor fails on, and passes none."""
 
 
 class RegistrySettings(Section):
@@ -337,6 +342,7 @@ class Settings(Section):
     webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
+    retention: RetentionSettings = RetentionSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
 

@@ -168,7 +168,9 @@ def view_of(processor: Processor[S], store: Store, log: Log, settings: Settings,
         processor,
         store,
         partitions=partitions,
-        bounds=ViewBounds(settings.processors.states_cached_max, settings.processors.state_bytes_max),
+        bounds=ViewBounds(
+            settings.processors.states_cached_max, settings.processors.state_bytes_max, settings.processors.parked_max
+        ),
         reread=reread,
         pause=threading.Event().wait,
     )

@@ -37,10 +37,12 @@ Reread = Callable[[int, int, int], Iterator[Record]]
 
 @dataclass(frozen=True, slots=True)
 class ViewBounds:
-    """`cached_max`: states and heads held in memory, each. `state_bytes_max`: of one snapshot."""
+    """`cached_max`: states and heads held in memory, each. `state_bytes_max`: of one snapshot. `parked_max`: parked
+    trajectories of one partition."""
 
     cached_max: int = 10_000
     state_bytes_max: int = 1024 * 1024
+    parked_max: int = 1000
 
 
 class View(Generic[S]):

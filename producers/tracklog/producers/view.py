@@ -16,9 +16,9 @@ from typing import Final
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.infra.log.port import Bounds, Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
-from tracklog.infra.log.trimmed import beginning_trimmed, pass_trimmed
+from tracklog.infra.log.trimmed import beginning_of, beginning_trimmed, pass_trimmed
 from tracklog.producers.spans import NOWHERE, Index, Span, Spans, grown, joined
 from tracklog.producers.track import Own, Track
 from tracklog.schemas.errors import LogUnavailable, OffsetTrimmed, TrajectoryTrimmed
@@ -222,7 +222,7 @@ class LogView:
         self._firsts[partition] = bounds.first
         places = {key: self._spans.get(partition, key) for key in tracks}
         found = {key: NOWHERE for key, known in places.items() if known is None}
-        whole = [Span(max(bounds.first, self._starts.get(key, bounds.first)), until - 1) for key in found]
+        whole = [Span(max(self._beginning(partition, key, bounds), bounds.first), until - 1) for key in found]
         for stretch in joined([*(span for known in places.values() for span in known or ()), *whole]):
             for record in read_range(
                 self._log, self._topic, partition, stretch.first, min(stretch.last + 1, until), bounds=bounds
@@ -235,6 +235,10 @@ class LogView:
                     found[record.key] = grown(found[record.key], record.offset)
         for key, seen in found.items():
             self._spans.found(partition, key, seen)
+
+    def _beginning(self, partition: int, key: bytes, bounds: Bounds) -> int:
+        known = self._starts.get(key)
+        return beginning_of(self._log, self._topic, partition, [key], bounds.first) if known is None else known
 
     def _take_indices(self, reader: Reader) -> None:
         """What was read since an index was made is added to it."""

@@ -53,6 +53,7 @@ _COLUMNS: Final = (
     "payload",
     "stated_hash",
 )
+_LEAST: Final = ("trajectory_id", "offset_min")
 _HASH_CHECKED: Final = 8
 
 
@@ -65,7 +66,9 @@ class ColdLog:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._table: ColdTable | None = None
-        self._aside: ColdTable | None = None
+        self._index_lock = threading.Lock()
+        self._firsts: dict[int, tuple[int, dict[bytes, int]]] = {}
+        """By partition: up to where it was read, and the first offset of each trajectory below that."""
 
     @property
     def url(self) -> str:
@@ -129,6 +132,26 @@ class ColdLog:
                     raise _not_whole(table, partition, expected, record.offset)
                 expected = record.offset + 1
                 yield record
+
+    def first_with(self, topic: str, partition: int, keys: Collection[bytes], end: int | None = None) -> int:
+        """The least offset of an event under one of these keys below `end` (else that of the table); the end when
+        there is none.
+
+        The first call for a partition reads two columns of it; what is added later is read when it is asked for.
+        """
+        with self._index_lock, _as_log():
+            bounds = self.bounds(topic, partition)
+            if not self._is_events(topic):
+                return bounds.end
+            end = bounds.end if end is None else end
+            upto, firsts = self._firsts.get(partition, (bounds.first, {}))
+            if upto < end:
+                for rows in scan(self._fresh(), partition, upto, end, ("offset", "trajectory_id")):
+                    least = rows.group_by("trajectory_id").aggregate([("offset", "min")])
+                    for name, offset in zip(*(least[one].to_pylist() for one in _LEAST), strict=True):
+                        firsts.setdefault(name.encode(), offset)
+                self._firsts[partition] = (end, firsts)
+            return min((firsts[key] for key in keys if key in firsts and firsts[key] < end), default=end)
 
     def describe(self, topic: str) -> TopicInfo:
         count = self.partition_count(topic)

@@ -82,7 +82,7 @@ def _rows(
     mask = pc.and_(pc.equal(rows["partition"], partition), pc.greater_equal(rows["offset"], first))
     if end is not None:
         mask = pc.and_(mask, pc.less(rows["offset"], end))
-    return _complete(rows.filter(mask), names, piece.file)
+    return _complete(rows, names, piece.file).filter(mask)  # of our types: views, which others write, have no filter
 
 
 def _complete(rows: pa.Table, names: Sequence[str], file: DataFile) -> pa.Table:
