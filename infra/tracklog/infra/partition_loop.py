@@ -20,6 +20,7 @@ from contextlib import closing
 from typing import Final, Protocol, TypeVar
 
 from tracklog.infra.clock import Clock
+from tracklog.infra.lines import about
 from tracklog.infra.log.port import GroupListener, GroupMember, Log, Record
 from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.infra.partition_loop_progress import Progress
@@ -259,7 +260,8 @@ class PartitionLoop:
                 self._fold(source, partition, [], ends)
 
     def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
-        with self.progress.at_work(f"partition {partition}: taking in its records"):
+        of = about(topic=self._topic, partition=partition, offset=self.positions[partition])
+        with of, self.progress.at_work(f"partition {partition}: taking in its records"):
             self._patiently(lambda: self._owner.fold(partition, records, position))
         if position > self.positions[partition]:
             self.positions[partition] = position
@@ -278,7 +280,8 @@ class PartitionLoop:
         source.seek(partition, start)
 
     def _start(self, partition: int) -> int:
-        with self.progress.at_work(f"partition {partition}: beginning with it"):
+        of = about(topic=self._topic, partition=partition)
+        with of, self.progress.at_work(f"partition {partition}: beginning with it"):
             position = self._patiently(lambda: self._owner.restore(partition))
         bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
         if position > bounds.end:

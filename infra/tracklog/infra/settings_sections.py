@@ -1,8 +1,7 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
-Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module,
-`settings_roles`, `settings_http` and `settings_cold`.
+Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes bytes. Where
+values come from is in `settings_sources`; `docs/settings.md` is written from this module and the others beside it.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.infra.settings_cold import ColdSettings, RetentionSettings
-from tracklog.infra.settings_health import HealthSettings
+from tracklog.infra.settings_health import HealthSettings, LoggingSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
+from tracklog.infra.settings_spans import SpanSettings
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
@@ -345,6 +345,8 @@ class Settings(Section):
     retention: RetentionSettings = RetentionSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
+    logging: LoggingSettings = LoggingSettings()
+    spans: SpanSettings = SpanSettings()
 
     @model_validator(mode="before")
     @classmethod

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from tracklog.infra import partition_loop
 from tracklog.infra.clock import ManualClock, SystemClock
+from tracklog.infra.lines import about_now
 from tracklog.infra.log.memory import MemoryLog
 from tracklog.infra.log.memory_store import MemoryReader
 from tracklog.infra.log.port import Record
@@ -356,3 +357,27 @@ def test_an_idle_loop_stays_alive(log: MemoryLog) -> None:
 
     assert loop.progress.alive()
     running.end()
+
+
+def test_what_is_said_while_a_batch_is_taken_in_is_about_it(log: MemoryLog) -> None:
+    fill(log, 3)
+    owner, said = Ledger(), list[object]()
+    loop = loop_of(log, owner)
+    loop.on_outage = lambda error: said.append(dict(about_now()))
+    owner.restore = _failing_later(owner)  # type: ignore[method-assign, assignment]
+
+    loop.drain(partitions=[0])
+
+    assert said[0] == {"topic": TOPIC, "partition": 0, "offset": 0}
+
+
+def _failing_later(owner: Ledger) -> Callable[[int], int]:
+    """Its first fold fails once the partition is owned."""
+    restore = owner.restore
+
+    def restored(partition: int) -> int:
+        position = restore(partition)
+        owner.faults.append(StoreUnavailable("away"))
+        return position
+
+    return restored

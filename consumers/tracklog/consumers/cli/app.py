@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "export": ("export", "Stream every event into the cold tier, once."),
+    "cold": ("cold", "Look after the cold tier: check it, merge its files."),
     "retention": ("retention", "Let go of what the log need not keep any more."),
     "new": ("new", "Begin something of one's own."),
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tracklog.processors import trajectories
-from tracklog.processors.loading import BUILTIN, installed, load_folder, load_processor, only_one_each
+from tracklog.processors.loading import BUILTIN, OPTIONAL, installed, load_folder, load_processor, only_one_each
 from tracklog.processors.processor import Processor
 from tracklog.schemas.errors import InputError
 
@@ -26,16 +26,17 @@ Folder = Annotated[
 
 def available(load: Sequence[str] | None, folder: Path | None) -> list[Processor[Any]]:
     """By name and version. Raises InputError that names what is wrong with one."""
-    found = [*(kind() for kind in BUILTIN), *installed(), *map(load_processor, load or ())]
+    found = [*(kind() for kind in (*BUILTIN, *OPTIONAL)), *installed(), *map(load_processor, load or ())]
     if folder is not None:
         found += load_folder(folder)
     return sorted(only_one_each(found), key=lambda one: (one.name, one.version))
 
 
 def chosen(processors: Sequence[Processor[Any]], names: Sequence[str] | None) -> tuple[list[Processor[Any]], bool]:
-    """Those of the names, all where none is given; and whether the trajectories' projection is among them."""
+    """Those of the names; where none is given, all but those that must be named. And whether the projection of the
+    trajectories is among them."""
     if not names:
-        return list(processors), True
+        return [one for one in processors if not isinstance(one, OPTIONAL)], True
     known = {one.name for one in processors} | {trajectories.NAME}
     for name in names:
         if name not in known:
