@@ -18,6 +18,7 @@ from benchmarks import (
     dispatching,
     held,
     ingesting,
+    live,
     others,
     parked,
     plugged,
@@ -67,6 +68,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
+    "live": live.measure_live,
 }
 
 LONG: Final = frozenset({"churn", "plugged", "rebuild"})

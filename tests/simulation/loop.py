@@ -146,13 +146,18 @@ class SimLoop(asyncio.BaseEventLoop):
         return answer
 
     def discard(self) -> None:
-        """Ends what is still there without running it."""
-        for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            for _ in range(CLOSES):
-                with suppress(RuntimeError, asyncio.InvalidStateError):
-                    task.get_coro().close()
-                    break
+        """Ends what is still there without running it. What a task awaits while it ends becomes a task as ever, and is
+        ended after it: outside of a running loop it would be a coroutine that nobody has awaited."""
+        asyncio._set_running_loop(self)
+        try:
+            for task in self._tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                for _ in range(CLOSES):
+                    with suppress(RuntimeError, asyncio.InvalidStateError):
+                        task.get_coro().close()
+                        break
+        finally:
+            asyncio._set_running_loop(None)
         self._tasks.clear()
         self._scheduled.clear()  # type: ignore[attr-defined]
         self.close()

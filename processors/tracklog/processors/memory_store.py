@@ -12,6 +12,7 @@ from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
+    Extend,
     Push,
     PutJson,
     Rank,
@@ -113,6 +114,8 @@ def _apply(held: dict[str, Content], write: Write) -> None:
                 _drop(held, key, [member])
         case PutJson(key, value):
             held[key] = orjson.dumps(value)
+        case Extend(key, data):
+            held[key] = held.get(key, b"") + data
         case Push():
             _push(held, write)
         case Remove(keys):

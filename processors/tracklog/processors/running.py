@@ -28,6 +28,7 @@ from tracklog.processors.trajectory import Trajectory
 from tracklog.processors.view import View, ViewBounds
 
 S = TypeVar("S")
+AnyProcessor = Processor[Any] | RecordProcessor[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def _projection(
     return store, Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
 
 
-def _named(processor: Processor[Any] | RecordProcessor[Any]) -> str:
+def _named(processor: AnyProcessor) -> str:
     return f"{processor.name}-v{processor.version}"
 
 
@@ -176,8 +177,17 @@ def view_of(processor: Processor[S], store: Store, log: Log, settings: Settings,
     )
 
 
+def member_of(
+    processor: AnyProcessor, store: Store, log: Log, settings: Settings, *, partitions: int
+) -> View[Any] | Projection[Any]:
+    """What folds a processor into a store: a view, or the projection of one that judges for itself."""
+    if isinstance(processor, Processor):
+        return view_of(processor, store, log, settings, partitions=partitions)
+    return Projection(processor, store, partitions=partitions, cached_max=settings.projection.trajectories_cached_max)
+
+
 def store_of(
-    processor: Processor[Any] | RecordProcessor[Any],
+    processor: AnyProcessor,
     info: TopicInfo,
     client: RedisClient,
     settings: Settings,
