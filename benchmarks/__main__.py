@@ -56,6 +56,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "processors": processing.measure_processors,
     "rebuild": processing.measure_rebuild,
     "churn": churning.measure_churn,
+    "churn-brokers": churning.measure_churn_of_brokers,
     "plugged": plugged.measure_plugged,
     "import": startup.measure_import,
     "resume": sessions.measure_resume,
@@ -71,7 +72,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "live": live.measure_live,
 }
 
-LONG: Final = frozenset({"churn", "plugged", "rebuild"})
+LONG: Final = frozenset({"churn", "churn-brokers", "plugged", "rebuild"})
 """Of minutes each: only when they are asked for."""
 
 

@@ -275,7 +275,7 @@ class ProcessorSettings(Section):
     state_bytes_max: Count = 1024 * 1024
     """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
     for this processor, and shown."""
-    parked_max: Count = 1000
+    parked_max: Annotated[int, Field(ge=0)] = 1000
     """Parked trajectories of one partition; where one more would be parked the process ends: then it is not the
     events. 0: it ends at the first event that a processor fails on, and passes none."""
 

@@ -121,15 +121,13 @@ class RedisStore:
             f" {_where(expected)}"
         )
 
-    def publish(self, partitions: int, *, replace: bool = False) -> None:
+    def publish(self, partitions: int, *, replace: bool = False) -> int:
         if replace:
             point_to(self._client, LiveKeys(self.keys, partitions))
-            return
+            return partitions
         pointer = pointer_key(self.keys.prefix, self.keys.name)
-        ask(
-            self._client,
-            [("HSETNX", pointer, "version", self.keys.version), ("HSET", pointer, "partitions", partitions)],
-        )
+        said = [("HSETNX", pointer, "version", self.keys.version), ("HSETNX", pointer, "partitions", partitions)]
+        return int(ask(self._client, [*said, ("HGET", pointer, "partitions")])[-1])
 
     def declare(self, layout: str) -> str:
         field, pointer = layout_field(self.keys.version), pointer_key(self.keys.prefix, self.keys.name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log, Record, TopicInfo
@@ -29,6 +30,9 @@ from tracklog.processors.view import View, ViewBounds
 
 S = TypeVar("S")
 AnyProcessor = Processor[Any] | RecordProcessor[Any]
+
+COMMITS_AT_ONCE: Final = 2
+"""Members of a bundle that store a batch at once: one waits for the store while the other is made ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,8 @@ def processes(
         members.insert(0, _projection(own, info, client, settings, entropy)[1])
         names.append(_named(own))
         quarantine = Quarantine(log, topics.quarantine)
-    bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
+    at_once = ThreadPoolExecutor(COMMITS_AT_ONCE, thread_name_prefix="tracklog-commit")
+    bundle = Bundle(members, partitions=partitions, quarantine=quarantine, at_once=at_once)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
     return Processes(loop, topics.group(_group(names)), bundle, views, partitions, _called(processors, builtin), own)
 
