@@ -60,9 +60,10 @@ class Process:
 class SimTask(asyncio.Task[Any]):
     """Sets of tasks are gone through in one order in every run: by number, not by address."""
 
-    def __init__(self, coro: Any, *, serial: int, **options: Any) -> None:
+    def __init__(self, coro: Any, *, serial: int, context: contextvars.Context | None = None, **options: Any) -> None:
         self._serial = serial
-        super().__init__(coro, **options)
+        self.context = contextvars.copy_context() if context is None else context
+        super().__init__(coro, context=self.context, **options)
 
     def __hash__(self) -> int:
         return self._serial
@@ -152,10 +153,11 @@ class SimLoop(asyncio.BaseEventLoop):
         try:
             for task in self._tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                for _ in range(CLOSES):
-                    with suppress(RuntimeError, asyncio.InvalidStateError):
-                        task.get_coro().close()
-                        break
+                for coroutine in _innermost_first(task.get_coro()):
+                    for _ in range(CLOSES):
+                        with suppress(RuntimeError, asyncio.InvalidStateError):
+                            task.context.run(coroutine.close)
+                            break
         finally:
             asyncio._set_running_loop(None)
         self._tasks.clear()
@@ -205,3 +207,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None: ...
 
     def _write_to_self(self) -> None: ...
+
+
+def _innermost_first(coroutine: Any) -> list[Any]:
+    """It and those that it awaits: one that awaits while it is closed would be left over by whoever awaits it."""
+    chain: list[Any] = []
+    while hasattr(coroutine, "cr_await"):
+        chain.insert(0, coroutine)
+        coroutine = coroutine.cr_await
+    return chain
