@@ -18,6 +18,7 @@ from benchmarks import (
     dispatching,
     held,
     ingesting,
+    live,
     others,
     parked,
     plugged,
@@ -55,6 +56,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "processors": processing.measure_processors,
     "rebuild": processing.measure_rebuild,
     "churn": churning.measure_churn,
+    "churn-brokers": churning.measure_churn_of_brokers,
     "plugged": plugged.measure_plugged,
     "import": startup.measure_import,
     "resume": sessions.measure_resume,
@@ -67,9 +69,10 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
+    "live": live.measure_live,
 }
 
-LONG: Final = frozenset({"churn", "plugged", "rebuild"})
+LONG: Final = frozenset({"churn", "churn-brokers", "plugged", "rebuild"})
 """Of minutes each: only when they are asked for."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from benchmarks import services
 from benchmarks.measure import Measure
@@ -17,19 +19,32 @@ def measure_churn() -> list[Measure]:
     found: list[Measure] = []
     with services.kafka() as bootstrap, services.valkey() as redis_url:
         for protocol in ("classic", "consumer"):
-            found += _shown(protocol, churned(bootstrap, redis_url, protocol))
-    with services.kafka_cluster() as cluster, services.valkey() as redis_url, leaders_killed(cluster) as killed:
-        found += _shown("consumer, leaders killed", churned(cluster.bootstrap, redis_url, "consumer", replicas=3))
-        found.append(Measure("consumer, leaders killed: brokers killed", len(killed), "", "at least", 3))
+            with churning(bootstrap, redis_url, protocol) as churn:
+                churn.run(SECONDS, EVERY_S)
+                found += _shown(protocol, churn.judged())
     return found
 
 
-def churned(bootstrap: str, redis_url: str, protocol: str, replicas: int = 1) -> Churned:
+def measure_churn_of_brokers() -> list[Measure]:
+    """The same while the leaders among three brokers are killed."""
+    with (
+        services.kafka_cluster() as cluster,
+        services.valkey() as redis_url,
+        churning(cluster.bootstrap, redis_url, "consumer", replicas=3) as churn,
+    ):
+        with leaders_killed(cluster) as killed:
+            churn.run(SECONDS, EVERY_S)
+        found = _shown("consumer, leaders killed", churn.judged())
+    return [*found, Measure("consumer, leaders killed: brokers killed", len(killed), "", "at least", 3)]
+
+
+@contextmanager
+def churning(bootstrap: str, redis_url: str, protocol: str, replicas: int = 1) -> Iterator[ProcessingChurn]:
     with services.scratch() as folder:
         log_url, prefix = f"kafka://{bootstrap}", f"churn-{protocol}"
         churn = ProcessingChurn(log_url, redis_url, prefix, protocol, folder, seed=1, replicas=replicas)
         try:
-            return churn.run(SECONDS, EVERY_S)
+            yield churn
         finally:
             churn.close()
 
@@ -38,6 +53,7 @@ def _shown(name: str, one: Churned) -> list[Measure]:
     return [
         Measure(f"{name}: members that came or left", one.moves, "", "at least", SECONDS / EVERY_S / 2),
         Measure(f"{name}: of which killed", one.killed, ""),
+        Measure(f"{name}: ended because no broker answered, and were replaced", one.gave_up, ""),
         Measure(f"{name}: events appended meanwhile", one.events, ""),
         Measure(f"{name}: events that the counters have", one.counted, "", "at least", one.events),
         Measure(f"{name}: more than that", max(0, one.counted - one.events), "", "at most", 0),

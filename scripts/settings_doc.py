@@ -59,8 +59,9 @@ sasl.mechanism = "SCRAM-SHA-512"
 An unknown name is an error that names it, where it was given, and the nearest known one. Times are in
 seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong into files with secrets, else
 into the environment;
-`tracklog doctor --json` prints all settings with secrets masked. `TRACKLOG_TEST_*` is for the test suite, and the
-variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are ignored.
+`tracklog doctor --json` prints all settings with secrets masked. `TRACKLOG_TEST_*` and `TRACKLOG_K8S_BIN` are for the
+test suite; the variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are
+ignored.
 """
 
 

@@ -19,7 +19,8 @@ def test_members_that_come_and_go_count_each_event_once(
     kafka_bootstrap: str, redis_db: str, fresh_prefix: str, tmp_path: Path, protocol: str
 ) -> None:
     churn = ProcessingChurn(f"kafka://{kafka_bootstrap}", redis_db, fresh_prefix, protocol, tmp_path, seed=1)
-    churned = churn.run(SECONDS, EVERY_S)
+    churn.run(SECONDS, EVERY_S)
+    churned = churn.judged()
     churn.close()
 
     assert churned.wrong == []

@@ -26,6 +26,7 @@ from tracklog.infra.stack.process import wait_until
 from tracklog.processors.comparing import compare
 from tracklog.processors.loading import BUILTIN
 from tracklog.processors.running import store_of
+from tracklog.schemas.errors import LogUnavailable
 
 STAYING = 2
 MEMBERS_MAX = 4
@@ -37,12 +38,14 @@ ENDED = (0, -9, -15)
 
 
 class Churned(NamedTuple):
-    """`moves`: members that came or left; `killed` of them. `counted`: events by the counters of `activity`."""
+    """`moves`: members that came or left; `killed` of them. `gave_up`: those that ended because no broker answered, and
+    were replaced. `counted`: events by the counters of `activity`."""
 
     events: int
     counted: int
     moves: int
     killed: int
+    gave_up: int
     replies: int
     spent: int
     wrong: list[str]
@@ -58,14 +61,16 @@ class ProcessingChurn:
         self._settings = settings_of(prefix, replicas)
         self._log, self._client = open_log(log_url), connect(redis_url, timeout_s=5)
         self._log.create(self._settings.topic_specs())
+        self._info = self._log.describe(self._settings.topic_names.events)
         self._drawn = random.Random(seed)
         self._said = (folder / f"{prefix}.said").open("w+")
         self._staying: list[subprocess.Popen[str]] = []
         self._leaving: list[subprocess.Popen[str]] = []
-        self._runs = self._moves = self._killed = 0
+        self._runs = self._moves = self._killed = self._gave_up = 0
+        self._may_give_up = replicas > 1
         self._clock = SystemClock()
 
-    def run(self, seconds: float, every_s: float) -> Churned:
+    def run(self, seconds: float, every_s: float) -> None:
         """Raises AssertionError for a member that ended badly, or when they do not catch up."""
         try:
             for _ in range(STAYING):
@@ -83,7 +88,6 @@ class ProcessingChurn:
                 process.terminate()
             for process in (*self._staying, *self._leaving):
                 process.wait(CAUGHT_UP_S)
-        return self._judged()
 
     def close(self) -> None:
         self._said.close()
@@ -128,10 +132,16 @@ class ProcessingChurn:
         self._leaving.append(gone)
 
     def _look_after(self) -> None:
-        for process in self._staying:
-            assert process.poll() is None, f"a member ended with {process.returncode}:\n{self._tail()}"
+        for process in [one for one in self._staying if one.poll() is not None]:
+            left = self._may_give_up and process.returncode == LogUnavailable.exit_code
+            assert left, f"a member ended with {process.returncode}:\n{self._tail()}"
+            self._gave_up += 1
+            self._staying.remove(process)
+            self._staying.append(_member(self._given, self._said))
         for process in [one for one in self._leaving if one.poll() is not None]:
-            assert process.returncode in ENDED, f"a member ended with {process.returncode}:\n{self._tail()}"
+            assert process.returncode in ENDED or self._may_give_up, (
+                f"a member ended with {process.returncode}:\n{self._tail()}"
+            )
             self._leaving.remove(process)
 
     def _ends(self) -> dict[int, int]:
@@ -151,10 +161,10 @@ class ProcessingChurn:
         return all(positions == ends for positions in self._positions().values())
 
     def _store(self, processor: Any) -> Any:
-        info = self._log.describe(self._settings.topic_names.events)
-        return store_of(processor, info, self._client, self._settings, SystemEntropy())
+        return store_of(processor, self._info, self._client, self._settings, SystemEntropy())
 
-    def _judged(self) -> Churned:
+    def judged(self) -> Churned:
+        """What came of it, on a log that is whole."""
         wrong = []
         for kind in BUILTIN:
             found = compare(
@@ -173,7 +183,7 @@ class ProcessingChurn:
         counted, spent = self._sum("activity", "minute:", ""), self._sum("spend", "meter:", "|calls")
         if (counted, spent) != (events, replies):
             wrong.append(f"{counted} of {events} events and {spent} of {replies} replies are counted")
-        return Churned(events, counted, self._moves, self._killed, replies, spent, wrong)
+        return Churned(events, counted, self._moves, self._killed, self._gave_up, replies, spent, wrong)
 
     def _sum(self, name: str, keys: str, field: str) -> int:
         total = 0

@@ -18,6 +18,7 @@ from tracklog.infra.settings_sections import LoopSettings, Settings
 from tracklog.processors.loading import BUILTIN, load_processor
 from tracklog.processors.processor import Processor
 from tracklog.processors.running import processes
+from tracklog.schemas.errors import LogUnavailable
 
 SMALL: LoopSettings = LoopSettings(batch_records_max=200, batch_wait_s=0.01, poll_timeout_s=0.05)
 SESSION_MS = "6000"
@@ -40,10 +41,14 @@ def main() -> None:
     made: list[Processor[Any]] = [load_processor(one) for one in loaded] or [kind() for kind in BUILTIN]
     log = open_log(log_url, kafka_options=kafka_options(protocol) if protocol else None)
     client = connect(redis_url, timeout_s=5)
-    work = processes(
-        made, log, client, settings_of(prefix), clock=SystemClock(), entropy=SystemEntropy(), builtin=not loaded
-    )
-    work.loop.run(work.group, stop)
+    try:
+        work = processes(
+            made, log, client, settings_of(prefix), clock=SystemClock(), entropy=SystemEntropy(), builtin=not loaded
+        )
+        work.loop.run(work.group, stop)
+    except LogUnavailable as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
     log.close()
     client.close()
 

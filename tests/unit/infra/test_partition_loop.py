@@ -279,6 +279,7 @@ def test_what_was_read_before_a_revocation_and_not_folded_is_left_to_the_next_ow
     ends = fill(log, 10)
     owner = Ledger()
     loop = loop_of(log, owner, LoopSettings(batch_records_max=100, batch_wait_s=5.0, poll_timeout_s=0.05))
+    loop._took_s = 5.0  # as after a batch that took long
     running = Following(loop)
     assert wait_until(lambda: bool(loop._pending), 20), "the batch waits to be filled"
 
@@ -289,6 +290,30 @@ def test_what_was_read_before_a_revocation_and_not_folded_is_left_to_the_next_ow
     follower.stored, follower.offsets = owner.stored, owner.offsets
     loop_of(log, follower).drain()
     assert owner.offsets == in_order(ends)
+
+
+@pytest.mark.parametrize("took_s", [0.0, 0.3])
+def test_a_batch_is_waited_for_no_longer_than_the_one_before_took(log: MemoryLog, took_s: float) -> None:
+    class Slow(Ledger):
+        def fold(self, partition: int, records: Sequence[Record], position: int) -> None:
+            super().fold(partition, records, position)
+            if records:
+                threading.Event().wait(took_s)
+
+    owner = Slow()
+    loop = loop_of(log, owner, LoopSettings(batch_records_max=100, batch_wait_s=60.0, poll_timeout_s=0.05))
+    running = Following(loop)
+
+    def is_folded(count: int) -> bool:
+        return wait_until(lambda: sum(map(len, owner.offsets.values())) == count, 20)
+
+    fill(log, 4)
+    assert is_folded(4)
+    fill(log, 4)  # were the bound the wait, this would take a minute
+    assert is_folded(8)
+
+    assert took_s <= loop._took_s < 20
+    running.end()
 
 
 def test_an_idle_partition_is_confirmed_now_and_then(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:

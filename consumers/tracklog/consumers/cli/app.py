@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -58,6 +60,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "doctor": ("doctor", "Check that everything needed is there and sound."),
 }
 """Command -> its module here, and its line in the help."""
+
+TERMINATED: Final = 128 + signal.SIGTERM
 
 EXIT_CODES: Final = """\b
 Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 log, Redis, blobs or output unavailable ·
@@ -141,7 +145,15 @@ def root(
         raise typer.Exit
 
 
+def hear_sigterm(pid: int) -> None:
+    """Process 1 of a container is not ended by a signal that it does not handle: SIGTERM, before a command handles it
+    itself, would be lost, and the container be killed when its grace period is over."""
+    if pid == 1:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+
+
 def main() -> None:
     """Entry point of `tracklog`."""
+    hear_sigterm(os.getpid())
     with guarded_streams():
         app()

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tracklog.processors import trajectories
+from tracklog.infra.settings import Settings
+from tracklog.processors import agenda, trajectories
 from tracklog.processors.loading import BUILTIN, OPTIONAL, installed, load_folder, load_processor, only_one_each
 from tracklog.processors.processor import Processor
+from tracklog.processors.running import AnyProcessor
 from tracklog.schemas.errors import InputError
 
 __all__ = ["Folder", "Load", "available", "chosen", "the_one"]
@@ -44,12 +46,14 @@ def chosen(processors: Sequence[Processor[Any]], names: Sequence[str] | None) ->
     return [one for one in processors if one.name in names], trajectories.NAME in names
 
 
-def the_one(processors: Sequence[Processor[Any]], name: str) -> Processor[Any]:
+def the_one(processors: Sequence[Processor[Any]], name: str, settings: Settings) -> AnyProcessor:
     """The newest version of a name. Raises InputError."""
     if name == trajectories.NAME:
+        return trajectories.Trajectories(settings.projection)
+    if name == agenda.NAME:
         raise InputError(
-            f"{name!r} is compared by `tracklog verify --all --against redis`",
-            hint=f"to fold it anew: tracklog projections drop {name}, and `tracklog process` does the rest",
+            f"{name!r} is the router's: what it has posted is taken off it, which the log does not say",
+            hint=f"to fold it anew: tracklog projections drop {name}, and `tracklog route` does the rest",
         )
     of_name, _ = chosen(processors, [name])
     return of_name[-1]

@@ -76,19 +76,20 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         settings=run.settings,
         oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
+    server = _server(run, services)
+    listening = _listening(settings.host, settings.port)  # before anybody is told that it is ready
+    services.health.needs(lambda: None if server.started else "the API is starting")
     with observed("serve", run.settings, log, client, told=run.out.note, health=services.health) as seen:
         of_server(seen, services)
-        await _until_stopped(run, services)
+        await _until_stopped(run, services, server, listening)
 
 
-async def _until_stopped(run: Run, services: Services) -> None:
+def _server(run: Run, services: Services) -> uvicorn.Server:
     import uvicorn
 
     from tracklog.consumers.api.app import make_app
 
-    settings = run.settings.api
-    app = make_app(services, body_bytes_max=settings.body_bytes_max)
-    listening = _listening(settings.host, settings.port)
+    app = make_app(services, body_bytes_max=run.settings.api.body_bytes_max)
     told, as_lines = logging.getLogger(AUDIT), run.out.lines is not None
     told.setLevel(logging.INFO)
     if not as_lines:
@@ -98,6 +99,11 @@ async def _until_stopped(run: Run, services: Services) -> None:
         uvicorn.Config(app, log_config=log_config, log_level="warning", timeout_graceful_shutdown=5, access_log=False)
     )
     setattr(server, "capture_signals", nullcontext)  # noqa: B010 - it would raise the signal again at its end
+    return server
+
+
+async def _until_stopped(run: Run, services: Services, server: uvicorn.Server, listening: socket.socket) -> None:
+    settings = run.settings.api
 
     async def serving(stop: asyncio.Event) -> None:
         leaving = asyncio.create_task(_leave(stop, services, server))

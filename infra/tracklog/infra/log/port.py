@@ -52,6 +52,8 @@ class TopicInfo(NamedTuple):
     topic_id: str
     cluster_id: str
     barrier: Barrier
+    fixed: frozenset[str] = frozenset()
+    """Settings that whoever provides the log does not let anybody alter."""
 
 
 Delivered = Callable[[Position | None, AppendError | None], None]
