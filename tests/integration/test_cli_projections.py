@@ -141,6 +141,20 @@ def test_the_trajectories_are_compared_and_built_anew_as_the_others(
     assert "the router's" in tracklog("projections", "verify", "agenda", exit_code=2).stderr
 
 
+def test_what_a_processor_keeps_is_shown_by_key(tracklog: Tracklog) -> None:
+    tracklog("process", "--once")
+    keys = tracklog("projections", "read", "spend").stdout.split()
+    key = next(one for one in keys if one.startswith("meter:"))
+    shown = json.loads(tracklog("projections", "read", "spend", key, "--json").stdout)
+    calls = sum(number for name, number in shown["value"].items() if name.endswith("|calls"))
+    assert calls > RUNS
+    assert (
+        f"|calls  {shown['value'][next(name for name in shown['value'] if name.endswith('|calls'))]}"
+        in tracklog("projections", "read", "spend", key).stdout
+    )
+    assert "has no key 'nothing'" in tracklog("projections", "read", "spend", "nothing", exit_code=2).stderr
+
+
 def test_how_far_behind_each_is_says_offsets_and_time(tracklog: Tracklog, tmp_path: Path) -> None:
     tracklog("process", "spend", "--once")
     found = json.loads(tracklog("projections", "lag", "--max-s", 0, "--json").stdout)

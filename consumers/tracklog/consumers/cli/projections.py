@@ -1,7 +1,8 @@
-"""`tracklog projections list|lag|verify|rebuild|switch|retry|drop`"""
+"""`tracklog projections list|lag|read|verify|rebuild|switch|retry|drop`"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,6 +13,8 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, the_one
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.projections import Known, Projections, tried
+from tracklog.consumers.read import Reader
+from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
 from tracklog.processors.comparing import Difference
@@ -100,6 +103,33 @@ def lag(
 
 def _age(age_s: float | None) -> str:
     return "unknown" if age_s is None else f"{age_s:.1f} s"
+
+
+@command(app)
+def read(
+    run: Run,
+    name: Name,
+    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="A key of it; their names when left out.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Rows of a sorted set or stream.")] = 50,
+) -> None:
+    """Show what a processor keeps: a key in its shape, summed over partitions, or the names of its keys.
+
+    Hashes of numbers and counters are added up; sorted sets show the highest scores, streams the newest entries, other
+    hashes and JSON what each partition has. Naming keys looks at every key in Redis.
+
+    \b
+    Examples:
+      tracklog projections read spend
+      tracklog projections read spend meter:2026-03-01
+    """
+    with _opened(run) as projections:
+        reader = Reader(projections.client, prefix=run.settings.prefix)
+        shown = asyncio.run(reader.keys(name) if key is None else shown_of(reader, name, key, limit))
+    if run.as_json:
+        run.out.json({"name": name, "key": key, "value": shown.value, "as_of": shown.as_of.as_map()})
+        return
+    for row in shown.value if isinstance(shown.value, list) else shown.value.items():
+        run.out.text("  ".join(map(str, row)) if isinstance(row, tuple | list) else str(row))
 
 
 @command(app)
