@@ -62,8 +62,9 @@ class SimTask(asyncio.Task[Any]):
 
     def __init__(self, coro: Any, *, serial: int, context: contextvars.Context | None = None, **options: Any) -> None:
         self._serial = serial
-        self.context = contextvars.copy_context() if context is None else context
-        super().__init__(coro, context=self.context, **options)
+        self.own = context if context is not None else contextvars.copy_context()
+        """In which its coroutine runs, and has to be closed."""
+        super().__init__(coro, context=self.own, **options)
 
     def __hash__(self) -> int:
         return self._serial
@@ -153,11 +154,10 @@ class SimLoop(asyncio.BaseEventLoop):
         try:
             for task in self._tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                for coroutine in _innermost_first(task.get_coro()):
-                    for _ in range(CLOSES):
-                        with suppress(RuntimeError, asyncio.InvalidStateError):
-                            task.context.run(coroutine.close)
-                            break
+                for _ in range(CLOSES):
+                    with suppress(RuntimeError, asyncio.InvalidStateError):
+                        task.own.run(task.get_coro().close)
+                        break
         finally:
             asyncio._set_running_loop(None)
         self._tasks.clear()
@@ -207,12 +207,3 @@ class SimLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None: ...
 
     def _write_to_self(self) -> None: ...
-
-
-def _innermost_first(coroutine: Any) -> list[Any]:
-    """It and those that it awaits: one that awaits while it is closed would be left over by whoever awaits it."""
-    chain: list[Any] = []
-    while hasattr(coroutine, "cr_await"):
-        chain.insert(0, coroutine)
-        coroutine = coroutine.cr_await
-    return chain
