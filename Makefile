@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test test-faults test-kubernetes crash-matrix bench-peers airline simulate model check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test prometheus test-faults test-kubernetes image crash-matrix bench-peers airline simulate model check docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -42,6 +42,10 @@ test: setup ## All tests but the slow ones that kill processes; starts the servi
 	@echo "== tests"
 	$(PY) -m pytest -m 'not faults' -n $(TEST_PROCESSES) --dist loadfile
 
+prometheus: setup ## Dashboards and alerts over a running system, as a real Prometheus (Debian) sees them.
+	@echo "== prometheus"
+	$(PY) -m pytest -q tests/alerts tests/faults/test_prometheus.py
+
 test-faults: setup ## Tests that kill and freeze real processes.
 	@echo "== fault tests"
 	$(PY) -m pytest -m faults
@@ -49,6 +53,13 @@ test-faults: setup ## Tests that kill and freeze real processes.
 test-kubernetes: setup ## The chart with every example: linted, scored, installed into a real API server (TRACKLOG_K8S_BIN).
 	@echo "== the chart"
 	$(PY) -m pytest tests/kubernetes
+
+BASE ?= python:3.13-slim
+TAG ?= 0.1.0
+
+image: ## Builds the image and the example on it with buildah: make image BASE=... TAG=... (TRACKLOG_EXTRAS names extras).
+	@echo "== image"
+	scripts/image.sh "$(BASE)" "$(TAG)"
 
 MATRIX ?=
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Final
 
 from benchmarks import (
     chain,
+    churning,
     dispatching,
     held,
     ingesting,
+    live,
     others,
     parked,
+    plugged,
     processing,
     projecting,
     replaying,
@@ -51,6 +55,9 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "memory": projecting.measure_memory,
     "processors": processing.measure_processors,
     "rebuild": processing.measure_rebuild,
+    "churn": churning.measure_churn,
+    "churn-brokers": churning.measure_churn_of_brokers,
+    "plugged": plugged.measure_plugged,
     "import": startup.measure_import,
     "resume": sessions.measure_resume,
     "stored": sessions.measure_stored,
@@ -62,12 +69,21 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "waiting": waiting.measure_waiting,
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
+    "live": live.measure_live,
 }
+
+LONG: Final = frozenset({"churn", "churn-brokers", "plugged", "rebuild"})
+"""Of minutes each: only when they are asked for."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", default=[], help=f"which parts: {', '.join(PARTS)} (default: all)")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        default=[],
+        help=f"which parts: {', '.join(PARTS)} (default: all but {', '.join(sorted(LONG))})",
+    )
     parser.add_argument("--keep", action="store_true", help="keeps the table of these parts too")
     options = parser.parse_args()
     asked = options.parts
@@ -76,7 +92,7 @@ def main() -> int:
         parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     collect_rarely()
     measures: list[Measure] = []
-    for name in asked or PARTS:
+    for name in asked or [part for part in PARTS if part not in LONG]:
         print(f"-- {name}", file=sys.stderr, flush=True)
         measures += PARTS[name]()
     print(table(measures))

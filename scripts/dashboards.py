@@ -147,6 +147,7 @@ EXPORT = (
     Panel("Conflicts", rate("tracklog_export_conflicts_total", "namespace"), "ops"),
     Panel("Rows waiting", total("tracklog_export_rows_waiting")),
     Panel("From append to durable", worst("tracklog_export_durable_seconds", "namespace"), "s"),
+    Panel("Lost before export, offsets", worst("tracklog_export_gap_offsets", "namespace")),
     Panel("Blobs lost", total("tracklog_export_blobs_lost_total")),
     *of_loop("export"),
     *of_process("export"),

@@ -14,7 +14,14 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from scripts.page import write_or_check
-from tracklog.infra import settings_cold, settings_health, settings_http, settings_roles, settings_sections
+from tracklog.infra import (
+    settings_cold,
+    settings_health,
+    settings_http,
+    settings_roles,
+    settings_sections,
+    settings_spans,
+)
 from tracklog.infra.settings import env_name
 from tracklog.infra.settings_base import Section
 from tracklog.infra.settings_sections import KAFKA_OPTIONS_FIXED, Settings
@@ -52,8 +59,9 @@ sasl.mechanism = "SCRAM-SHA-512"
 An unknown name is an error that names it, where it was given, and the nearest known one. Times are in
 seconds, sizes in bytes. Local paths are seen from the current directory. Passwords belong into files with secrets, else
 into the environment;
-`tracklog doctor --json` prints all settings with secrets masked. `TRACKLOG_TEST_*` is for the test suite, and the
-variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are ignored.
+`tracklog doctor --json` prints all settings with secrets masked. `TRACKLOG_TEST_*` and `TRACKLOG_K8S_BIN` are for the
+test suite; the variables that Kubernetes sets for a Service named `tracklog...` (`TRACKLOG_REDIS_PORT=tcp:...`) are
+ignored.
 """
 
 
@@ -98,7 +106,7 @@ def _field_docs(section: type[Section]) -> dict[str, str]:
 
 def classes() -> list[ast.ClassDef]:
     """The source of every group of settings."""
-    modules = (settings_sections, settings_roles, settings_http, settings_cold, settings_health)
+    modules = (settings_sections, settings_roles, settings_http, settings_cold, settings_health, settings_spans)
     bodies = (ast.parse(inspect.getsource(module)).body for module in modules)
     return [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
 
@@ -106,7 +114,7 @@ def classes() -> list[ast.ClassDef]:
 def _env(name: str) -> str:
     if name == "kafka.options":
         return "TRACKLOG_KAFKA_<OPTION>"
-    if name in ("blobs.options", "cold.options", "oidc.roles"):
+    if name in ("blobs.options", "cold.options", "oidc.roles", "spans.headers"):
         return f"{env_name(name)}__<NAME>"
     return env_name(name)
 

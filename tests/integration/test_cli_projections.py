@@ -15,6 +15,7 @@ from tracklog.infra.redis_client import connect
 from tracklog.producers.data import shipped_file
 
 RUNS = 4
+BOUND_S = 300
 Tracklog = Callable[..., Result]
 
 FAILURES = """
@@ -113,6 +114,90 @@ def test_built_anew_it_is_compared_and_readers_are_turned_over(
     tracklog("projections", "verify", "spend")
     tracklog("process", "spend", "--once")
     assert listed(tracklog)["spend"]["build"] == 2
+
+
+def test_the_trajectories_are_compared_and_built_anew_as_the_others(
+    tracklog: Tracklog, redis_db: str, fresh_prefix: str
+) -> None:
+    tracklog("process", "--once")
+    assert "as the log says" in tracklog("projections", "verify", "trajectories").stdout
+    shown = json.loads(tracklog("list", "--json").stdout)["trajectories"]
+
+    client = connect(redis_db, timeout_s=5)
+    key = next(client.scan_iter(match=f"{fresh_prefix}:{{*}}:trajectories:v*:by:time"))
+    client.zadd(key, {"nobody": 5})
+    found = json.loads(tracklog("projections", "verify", "trajectories", "--json", exit_code=1).stdout)["difference"]
+    assert (found["key"], "nobody" in found["stored"], "nobody" in found["folded"]) == ("by:time", True, False)
+
+    built = json.loads(tracklog("projections", "rebuild", "trajectories", "--json").stdout)
+    assert (built["build"], built["equal"]) == (1, False)
+    assert all(b".1:" in one for one in client.scan_iter(match=f"{fresh_prefix}:{{*}}:trajectories:*"))
+    client.close()
+    tracklog("projections", "verify", "trajectories")
+    assert json.loads(tracklog("list", "--json").stdout)["trajectories"] == shown
+    assert json.loads(tracklog("show", shown[0]["trajectory_id"], "--json").stdout)["source"] == "redis"
+    tracklog("process", "trajectories", "--once")
+    assert json.loads(tracklog("projections", "rebuild", "trajectories", "--json").stdout)["equal"] is True
+    assert "the router's" in tracklog("projections", "verify", "agenda", exit_code=2).stderr
+
+
+def test_what_a_processor_keeps_is_shown_by_key(tracklog: Tracklog) -> None:
+    tracklog("process", "--once")
+    keys = tracklog("projections", "read", "spend").stdout.split()
+    key = next(one for one in keys if one.startswith("meter:"))
+    shown = json.loads(tracklog("projections", "read", "spend", key, "--json").stdout)
+    calls = sum(number for name, number in shown["value"].items() if name.endswith("|calls"))
+    assert calls > RUNS
+    assert (
+        f"|calls  {shown['value'][next(name for name in shown['value'] if name.endswith('|calls'))]}"
+        in tracklog("projections", "read", "spend", key).stdout
+    )
+    assert "has no key 'nothing'" in tracklog("projections", "read", "spend", "nothing", exit_code=2).stderr
+
+
+def test_how_far_behind_each_is_says_offsets_and_time(tracklog: Tracklog, tmp_path: Path) -> None:
+    tracklog("process", "spend", "--once")
+    found = json.loads(tracklog("projections", "lag", "--max-s", 0, "--json").stdout)
+    assert {one["name"] for one in found["lag"]} == {"spend"}
+    assert ({one["records"] for one in found["lag"]}, found["late"]) == ({0}, 0)
+    assert {one["age_s"] for one in found["lag"]} == {0.0}
+
+    lines = shipped_file("airline_runs.jsonl").splitlines(keepends=True)[RUNS : RUNS + 1]
+    (tmp_path / "more.jsonl").write_bytes(b"".join(lines))
+    tracklog("import", "more.jsonl")
+
+    (late,) = [one for one in json.loads(tracklog("projections", "lag", "--json").stdout)["lag"] if one["records"]]
+    assert late["records"] > 10
+    assert 0 < late["age_s"] < BOUND_S
+    assert "behind, more than 0 s" in tracklog("projections", "lag", "spend", "--max-s", 0, exit_code=1).stdout
+    tracklog("projections", "lag", "--max-s", BOUND_S)
+    assert "no projection 'pace'" in tracklog("projections", "lag", "pace", exit_code=2).stderr
+
+
+def test_readers_are_turned_over_to_a_version_that_another_process_has_folded(
+    tracklog: Tracklog, tmp_path: Path
+) -> None:
+    folder = tmp_path / "views"
+    write(folder)
+    tracklog("process", "failures", "--once", "--folder", folder)
+    switch = ("projections", "switch", "failures", "--version", 2)
+    assert "nobody has folded version 2" in tracklog(*switch, exit_code=2).stderr
+
+    (folder / "failures.py").write_text((folder / "failures.py").read_text().replace("version = 1", "version = 2"))
+    tracklog("process", "failures", "--once", "--folder", folder)
+    assert listed(tracklog)["failures"]["version"] == 1
+    (tmp_path / "more.jsonl").write_bytes(shipped_file("airline_runs.jsonl").splitlines(keepends=True)[RUNS])
+    tracklog("import", "more.jsonl")
+    assert "records behind the log" in tracklog(*switch, "--behind-max", 0, exit_code=2).stderr
+    tracklog("process", "failures", "--once", "--folder", folder)
+
+    done = json.loads(tracklog(*switch, "--behind-max", 0, "--json").stdout)
+
+    assert (done["before"], done["now"], done["behind"]) == (1, 2, 0)
+    assert (listed(tracklog)["failures"]["version"], listed(tracklog)["failures"]["behind"]) == (2, 0)
+    assert "version 1, before that 2" in tracklog(*switch[:-1], 1).stdout
+    tracklog(*switch)
+    tracklog("projections", "verify", "failures", "--folder", folder)
 
 
 def test_a_dropped_one_is_gone_until_it_is_folded_again(tracklog: Tracklog) -> None:

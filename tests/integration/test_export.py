@@ -14,6 +14,7 @@ from tests.support.chains import append_all, run_of
 from tests.support.exporting import PARTITIONS, Exporting, exporting_on, runs
 from tracklog.infra.blobs import open_blobs
 from tracklog.infra.clock import ManualClock
+from tracklog.infra.cold.columns import row_check
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Record
 from tracklog.infra.stack.process import wait_until
@@ -52,7 +53,7 @@ def test_columns_say_what_the_event_says(world: Exporting) -> None:
     assert [row["model"] for row in rows] == ["none"] * reply["seq"] + ["model-a"] * (len(rows) - reply["seq"])
     assert json.loads(reply["body"])["usage"]["input_tokens"] == 100
     digest = hashlib.sha256(reply["fingerprint"] + reply["payload"]).digest()
-    assert reply["check"] == int.from_bytes(digest[:8], "little", signed=True)
+    assert reply["check"] == row_check(digest, reply["partition"], reply["offset"], reply["append_ms"])
     assert (reply["type_version"], reply["stated_hash"]) == (1, None)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.support.standing import Installation
+from tracklog.infra.stack.ports import free_ports
 
 STALL_S = 1.5
 
@@ -41,3 +43,12 @@ def test_an_agent_that_blocks_its_worker_fails_its_liveness(here: Installation) 
         worker.process.kill()
     assert problem.startswith("the event loop has not turned for")
     assert "1 trajectories of partitions" in problem
+
+
+def test_with_json_lines_every_line_of_a_role_is_an_object(here: Installation) -> None:
+    with here.standing("serve", logging__format="json", api__port=free_ports(1)[0]) as serve:
+        serve.until("/healthz", 200)
+    lines = [json.loads(line) for line in serve.said.read_text().splitlines() if line != "stopped"]
+    assert {line["role"] for line in lines} == {"serve"}
+    assert any(line["message"].startswith("health and metrics at") for line in lines)
+    assert all({"time", "level"} <= line.keys() for line in lines)

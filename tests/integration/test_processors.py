@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from tracklog.processors.running import Processes, processes, store_of
 from tracklog.schemas.errors import InvalidProcessor, StoreConflict
 
 LogUrls = Callable[[str], str]
+BOUND_S = 40.0
 
 
 @pytest.fixture
@@ -39,6 +42,29 @@ def at_work(world: World, processors: Sequence[Processor[Any]], *, builtin: bool
         entropy=SystemEntropy(),
         builtin=builtin,
     )
+
+
+@contextmanager
+def running(work: Processes) -> Iterator[None]:
+    """Follows the log in a thread. What it raises is raised at the end."""
+    stop, errors = threading.Event(), list[BaseException]()
+
+    def follow() -> None:
+        try:
+            work.loop.run(work.group, stop)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(BOUND_S)
+    assert not thread.is_alive()
+    if errors:
+        raise errors[0]
 
 
 def compared(world: World, processor: Processor[Any]) -> Compared:

@@ -12,6 +12,7 @@ from tests.support.chains import append_all, interleaved, run_of
 from tests.support.projecting import World, append_runs, folded_anew, world_on
 from tracklog.consumers.read import Reader
 from tracklog.consumers.read_live import LOG, Pinned, all_of, looked, seen_of
+from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.read_totals import EntryPlace, key_names
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.log.port import Position
@@ -255,6 +256,20 @@ async def test_what_comes_with_it_is_read_by_name(world: World) -> None:
     assert (await reader.looping()).value == {}
     assert (await reader.in_doubt()).value == []
     assert (await reader.drift()).value.rows == []
+
+
+async def test_a_key_is_shown_in_its_shape(world: World) -> None:
+    append_runs(world, RUNS)
+    fold(world, Everything())
+    reader = world.reader()
+    for key, kind in (("hash", dict), ("words", dict), ("tenants", list), ("ends", list), ("newest:acme", dict)):
+        shown = (await shown_of(reader, "everything", key, 3)).value
+        assert isinstance(shown, kind), key
+        assert shown, key
+    top = (await shown_of(reader, "everything", "trajectories", 3)).value
+    assert isinstance(top, list)
+    assert len(top) == 3
+    assert top == sorted(top, reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any]]] = {
         {"components__route__terminationGracePeriodSeconds": 5},
     ),
     "components.api.tokensSecret": ("minimal", {"components__api__enabled": True}),
+    "components.export.settings": ("minimal", {"components__export__enabled": True}),
     "components.api.enabled": ("minimal", {"ingress__enabled": True}),
     "components.faust.enabled": ("minimal", {"components__faust__enabled": True}),
     "topics.minInsyncReplicas": ("minimal", {"topics__replicationFactor": 1}),

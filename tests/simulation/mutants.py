@@ -9,11 +9,12 @@ from typing import Final
 
 from tests.simulation.mutants_dispatch import DISPATCH, Mutant
 from tests.simulation.mutants_owner import OWNER
+from tests.simulation.scenario import HELD, Fault, Scenario, Trigger
 
-__all__ = ["KILLERS", "MUTANTS"]
+__all__ = ["KILLERS", "MUTANTS", "NOT_FOUND", "WRITTEN"]
 
 MUTANTS: Final[dict[str, Mutant]] = {**DISPATCH, **OWNER}
-"""All that was thought of; those without a killer are not found yet."""
+"""All that was thought of. Each has a killer but one, see `NOT_FOUND`."""
 KILLERS: Final[dict[str, int]] = {
     "Done before the outcome [rule 5]": 2,
     "a call that was tried is forgotten by the next [X12]": 8,
@@ -58,3 +59,50 @@ KILLERS: Final[dict[str, int]] = {
     "the inbox is taken by what is known [Y03]": 35,
 }
 """A seed that finds it."""
+WRITTEN: Final[dict[str, Scenario]] = {
+    # an edit opens a second request; then somebody who may decide about both has his word about the first
+    "a decision about any request of the call [Y05]": Scenario(
+        seed=1, work=((("opaque_held",),),), approvers=((5.0, "edit"), (7.0, "approve"))
+    ),
+    # the ledger is trimmed all the time, and every dispatcher dies with a call that was made and not said
+    "trimmed by events that were read before the ledger's end [K05]": Scenario(
+        seed=2,
+        work=((("opaque",),),),
+        triggers=(Trigger("effect", 1, 0, True, Fault("kill", 8.0)),),
+        person=True,
+        trims=0.15,
+    ),
+    # an owner is replaced while its intent is on its way, and wakes behind what its successor has written
+    "an append is judged by the head [W06]": Scenario(
+        seed=1,
+        work=((("opaque_here",),),),
+        triggers=(Trigger("ToolIntent", 1, HELD, False, Fault("replace", 3.0)),),
+        person=True,
+    ),
+    "in the process the deadline is not looked at last [rule 11]": Scenario(
+        seed=1,
+        work=((("opaque_here",),),),
+        triggers=(Trigger("ToolIntent", 1, 0, False, Fault("replace", 70.0)),),
+        person=True,
+    ),
+    "in the process a key is used after its life [X17-X19]": Scenario(
+        seed=1,
+        work=((("idempotent_here",),),),
+        triggers=(Trigger("effect", 1, 0, False, Fault("kill", 100.0)),),
+        person=True,
+    ),
+    "messages of a sender out of order": Scenario(
+        seed=1, work=((("send", "send", "send"),), (("receive", "receive", "receive"),)), person=True
+    ),
+    "what is open side by side shares a lane": Scenario(seed=2, work=((("opaque", "opaque"),),), person=True),
+    "a claim is judged by the owner's name [Y01]": Scenario(
+        seed=1,
+        work=((("opaque_here",),),),
+        triggers=(Trigger("ToolIntent", 1, 0, False, Fault("replace", 12.0)),),
+        person=True,
+    ),
+}
+"""Found by no seed of the first thousand: work and faults that were written for them."""
+NOT_FOUND: Final = frozenset({"the inbox is passed over while undecided [Y03]"})
+"""Neither by a seed nor by a thousand written scenarios: an owner here takes nothing before it has read its claim back,
+so what it knows is behind only while it is fenced already. The case Y03 of the model `inbox` holds the rule."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.many import all_ran
-from tests.simulation.mutants import KILLERS, MUTANTS
+from tests.simulation.mutants import KILLERS, MUTANTS, NOT_FOUND, WRITTEN
 from tests.simulation.run import run
 from tests.simulation.scenario import Fault, Scenario, Timed, Trigger
 from tests.simulation.shrink import shown, shrink
@@ -44,6 +46,22 @@ def test_a_weakened_rule_is_found(name: str) -> None:
         found = run(Scenario.of(KILLERS[name])).violation or any(
             run(Scenario.of(seed)).violation for seed in range(SEEDS)
         )
+    # then something is wrong
+    assert found
+
+
+def test_every_weakened_rule_has_its_killer_or_is_named_as_not_found() -> None:
+    assert {*KILLERS, *WRITTEN} | NOT_FOUND == set(MUTANTS)
+    assert not NOT_FOUND & {*KILLERS, *WRITTEN}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_weakened_rule_is_found_by_what_was_written_for_it(name: str) -> None:
+    # given work and faults in which nothing goes wrong
+    assert not run(WRITTEN[name]).violation
+    # when one rule is not kept
+    with MUTANTS[name]():
+        found = run(WRITTEN[name]).violation
     # then something is wrong
     assert found
 
@@ -111,3 +129,14 @@ def test_a_call_of_which_only_a_person_can_know_stays_open_for_one() -> None:
     assert asked[0] > 30.0
     assert not any("ToolResult" in line for line in left.trace)
     assert any("ToolResult" in line for line in settled.trace)
+
+
+def test_what_is_left_of_a_world_is_ended_without_a_coroutine_that_nobody_awaited() -> None:
+    # given a seed after whose end somebody waits who, when he is ended, waits again
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        # when it is run, and nothing is left of it
+        assert not run(Scenario.of(3)).violation
+        gc.collect()
+    # then Python has nothing to say of it
+    assert [str(one.message) for one in told] == []

@@ -26,12 +26,16 @@ WAIT_S = 20.0
 FOLLOW_S = 60.0
 
 
+def member_environment() -> dict[str, str]:
+    """Of a process that runs this tree."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*(str(ROOT / role) for role in ROLES), str(ROOT)])}
+
+
 @contextmanager
 def projecting(log_url: str, redis_url: str, prefix: str, how: str) -> Iterator[subprocess.Popen[bytes]]:
     """Starts one; killed with SIGKILL at the end of the block, if it still runs."""
-    path = os.pathsep.join([*(str(ROOT / role) for role in ROLES), str(ROOT)])
     command = [sys.executable, "-m", "tests.support.projecting_process", log_url, redis_url, prefix, how]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path})
+    process = subprocess.Popen(command, cwd=ROOT, env=member_environment())
     try:
         yield process
     finally:

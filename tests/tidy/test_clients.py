@@ -25,6 +25,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "httpx2": ("tracklog.producers.wrapped", "tracklog.producers.mcp_server"),
     "mcp": ("tracklog.producers.mcp_*",),
     "prometheus_client": ("tracklog.infra.metrics",),
+    "opentelemetry": ("tracklog.processors.spans_otlp",),
     "typer": ("tracklog.consumers.cli*",),
     "click": ("tracklog.consumers.cli*",),
     "rich": ("tracklog.consumers.cli*",),

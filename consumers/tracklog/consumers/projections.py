@@ -5,25 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 from tracklog.consumers.wiring import lag_of
-from tracklog.infra.clock import SystemClock, SystemEntropy
+from tracklog.infra.clock import Clock, SystemClock, SystemEntropy
+from tracklog.infra.log.lag import lags
 from tracklog.infra.log.port import Log, TopicInfo
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
+from tracklog.infra.settings_sections import ProjectionSettings
 from tracklog.processors.comparing import Compared, compare, digest
 from tracklog.processors.parked import PARKED, RETRY, Parked, parked_of
-from tracklog.processors.processor import Processor
-from tracklog.processors.redis_store import SCAN_KEYS, LiveKeys, RedisStore, checkpoint_of, live_keys
+from tracklog.processors.redis_store import SCAN_KEYS, LiveKeys, RedisStore, checkpoint_of, live_keys, point_to
 from tracklog.processors.refolding import Refold
-from tracklog.processors.running import store_of
+from tracklog.processors.running import AnyProcessor, store_of
 from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys, pointer_key
+from tracklog.processors.trajectories import Trajectories
 from tracklog.schemas.errors import InputError
 
-__all__ = ["Known", "Projections", "Rebuilt"]
+__all__ = ["Behind", "Known", "Projections", "Rebuilt", "Switched"]
 
 
 class Known(NamedTuple):
@@ -43,6 +45,30 @@ class Rebuilt(NamedTuple):
     build: int
     records: int
     equal: bool | None
+
+
+class Behind(NamedTuple):
+    """A partition of a projection. `records` from its position to the end (holes count); `age_s` of the oldest that it
+    has not taken in, 0 without any, None when that could not be read."""
+
+    name: str
+    version: int
+    partition: int
+    position: int
+    records: int
+    age_s: float | None
+
+
+class Switched(NamedTuple):
+    """Versions that readers followed before and follow now, and how many records that is behind."""
+
+    before: int
+    now: int
+    behind: int
+
+
+_KEEPING_NO_RECORDS: Final = ProjectionSettings(warm_log_events_max=0)
+"""What is folded to be compared needs no memory for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +117,7 @@ class Projections:
         ask(self.client, [("HSET", keys.key(parked[one][0], RETRY), one, "") for one in asked])
         return asked
 
-    def verify(self, processor: Processor[Any], progress: Callable[[int], object]) -> Compared:
+    def verify(self, processor: AnyProcessor, progress: Callable[[int], object]) -> Compared:
         """Folds the log afresh in memory and compares. Raises InputError, StoreConflict when it moves too fast."""
         keys, partitions = self._live(processor.name)
         if keys.version != processor.version:
@@ -101,7 +127,7 @@ class Projections:
                 hint="load the one that is live, or rebuild",
             )
         return compare(
-            processor,
+            Trajectories(_KEEPING_NO_RECORDS) if isinstance(processor, Trajectories) else processor,
             self._store(processor, self.log.describe(self._topic), keys.build),
             self.log,
             self.settings,
@@ -110,13 +136,13 @@ class Projections:
             progress=progress,
         )
 
-    def rebuild(self, processor: Processor[Any], progress: Callable[[int], object]) -> Rebuilt:
+    def rebuild(self, processor: AnyProcessor, progress: Callable[[int], object]) -> Rebuilt:
         """Folds the log from its beginning beside what is live, compares both, and turns readers and the processes
         that fold over to it; then drops the old one. Killed before that, nothing has changed. Whoever folds the version
         goes on meanwhile.
         """
-        info = self.log.describe(self._topic)
-        live = live_keys(self.client, self.settings.topic_names.prefix, processor.name)
+        info, name = self.log.describe(self._topic), processor.name
+        live = live_keys(self.client, self.settings.topic_names.prefix, name)
         old_build = self._store(processor, info, None).live_build()
         old, new = self._store(processor, info, old_build), self._store(processor, info, old_build + 1)
         partitions = info.spec.partitions
@@ -134,7 +160,9 @@ class Projections:
 
         def same_in(partition: int) -> bool:
             return folding.beside(
-                old, partition, lambda _: digest(old.content(partition)) == digest(new.content(partition))
+                old,
+                partition,
+                lambda _: digest(name, old.content(partition)) == digest(name, new.content(partition)),
             )
 
         compares = live is not None and live.keys.version == processor.version
@@ -144,6 +172,39 @@ class Projections:
         for partition in range(partitions):
             old.drop(partition)
         return Rebuilt(new.keys.build, folding.records, equal)
+
+    def lag(self, clock: Clock) -> list[Behind]:
+        """How far each projection is behind, by partition. Raises StoreUnavailable, LogUnavailable."""
+        found, now_us = list[Behind](), clock.now_us()
+        for one in self.known():
+            for partition, lag in lags(self.log, self._topic, one.positions, clock).items():
+                position = one.positions[partition]
+                found.append(Behind(one.name, one.version, partition, position, lag.offsets, lag.seconds(now_us)))
+        return found
+
+    def switch(self, name: str, version: int, *, behind_max: int) -> Switched:
+        """Turns readers over to a version that another process has folded; the one before stays until it is dropped.
+
+        Raises InputError where nobody has folded that version, or it is more records behind the log.
+        """
+        keys, partitions = self._live(name)
+        found = live_keys(self.client, keys.prefix, name, version)
+        assert found is not None, "it was there a moment ago"
+        held = self._checkpoints(found.keys, partitions)
+        if not any(held.values()):
+            raise InputError(
+                f"nobody has folded version {version} of {name}",
+                hint=f"run it: tracklog process {name}; or: tracklog projections rebuild {name}",
+            )
+        positions = {p: 0 if one is None else one.position for p, one in held.items()}
+        behind = lag_of(self.log, self._topic, positions)
+        if behind > behind_max:
+            raise InputError(
+                f"version {version} of {name} is {behind} records behind the log, more than {behind_max}",
+                hint="wait until it has caught up (tracklog projections lag), or allow more with --behind-max",
+            )
+        point_to(self.client, found)
+        return Switched(keys.version, version, behind)
 
     def drop(self, name: str, version: int | None) -> int:
         """Deletes a version of a projection, all builds, and its pointer when readers follow it; gives the number of
@@ -167,7 +228,7 @@ class Projections:
             )
         return found
 
-    def _store(self, processor: Processor[Any], info: TopicInfo, build: int | None) -> RedisStore:
+    def _store(self, processor: AnyProcessor, info: TopicInfo, build: int | None) -> RedisStore:
         return store_of(processor, info, self.client, self.settings, SystemEntropy(), build=build)
 
     def _checkpoints(self, keys: StoreKeys, partitions: int) -> dict[int, Checkpoint | None]:

@@ -69,7 +69,7 @@ from tracklog.processors.builtin.pace import Paces
 from tracklog.processors.builtin.spend import Spend
 from tracklog.processors.builtin.tool_stats import ToolStats
 from tracklog.processors.indexes import BY_TIME, by_status
-from tracklog.processors.processor import Seen
+from tracklog.processors.processor import Seen, Shape
 from tracklog.processors.redis_store import LiveKeys
 from tracklog.processors.trajectory import STATUSES, Trajectory, trajectory_from
 from tracklog.processors.writes import own_fields
@@ -223,6 +223,10 @@ class Reader:
         )
 
     # What views keep: any, by the layout it declares; and those that come with Tracklog.
+
+    async def shape(self, name: str, key: str) -> Shape:
+        """What a key of a projection is, by the layout it declares. Raises InputError."""
+        return (await self._look(Pinned(name), lambda live: read_totals.shape_of(self._client, live, key))).value
 
     async def totals(self, name: str, key: str) -> Answer[dict[str, int]]:
         """A hash of numbers, counters or a sorted set of a projection, summed over partitions. Raises InputError."""

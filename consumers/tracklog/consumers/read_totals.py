@@ -22,7 +22,7 @@ from tracklog.processors.processor import Shape
 from tracklog.processors.redis_store import SCAN_KEYS, LiveKeys, layout_of
 from tracklog.schemas.errors import InputError, RangeError
 
-__all__ = ["Entries", "EntryPlace", "Listed", "Ranked", "entries", "key_names", "parts", "ranked", "totals"]
+__all__ = ["Entries", "EntryPlace", "Listed", "Ranked", "entries", "key_names", "parts", "ranked", "shape_of", "totals"]
 
 MEMBERS_MAX: Final = 100_000
 """Members of sorted sets that are added up in one answer."""
@@ -87,7 +87,7 @@ def totals(client: RedisClient, live: LiveKeys, key: str) -> dict[str, int]:
     Raises InputError for a key that the layout does not have, for a shape that has no sums, for a hash with a field
     that is no whole number, and for more than MEMBERS_MAX members.
     """
-    shape = _shape(client, live, key, (Shape.HASH, Shape.COUNTERS, Shape.SORTED_SET))
+    shape = shape_of(client, live, key, (Shape.HASH, Shape.COUNTERS, Shape.SORTED_SET))
     found = dict[str, int]()
     names = [live.keys.key(partition, key) for partition in all_of(live)]
     if shape is Shape.SORTED_SET:
@@ -120,7 +120,7 @@ def _numbers(live: LiveKeys, key: str, answers: Iterable[Mapping[bytes, bytes]])
 
 def parts(client: RedisClient, live: LiveKeys, key: str) -> dict[int, Any]:
     """By partition, of those that have it: what is in a JSON key, or a hash as text. Raises InputError."""
-    shape = _shape(client, live, key, (Shape.HASH, Shape.COUNTERS, Shape.JSON))
+    shape = shape_of(client, live, key, (Shape.HASH, Shape.COUNTERS, Shape.JSON))
     command = "GET" if shape is Shape.JSON else "HGETALL"
     answers = ask(client, [(command, live.keys.key(partition, key)) for partition in all_of(live)])
     if shape is Shape.JSON:
@@ -132,7 +132,7 @@ def ranked(
     client: RedisClient, live: LiveKeys, key: str, *, lowest_first: bool, cursor: Cursor | None, limit: int
 ) -> Listed:
     """A page of a sorted set. The cursor is a place in the order. Raises InputError."""
-    _shape(client, live, key, (Shape.SORTED_SET,))
+    shape_of(client, live, key, (Shape.SORTED_SET,))
     keys = {partition: [live.keys.key(partition, key)] for partition in all_of(live)}
     walk = walked(client, keys, Filter(), cursor, limit + 1, lowest_first=lowest_first)
     found = list(islice(walk, limit + 1))
@@ -145,7 +145,7 @@ def entries(client: RedisClient, live: LiveKeys, key: str, *, cursor: EntryPlace
 
     Raises InputError.
     """
-    _shape(client, live, key, (Shape.STREAM,))
+    shape_of(client, live, key, (Shape.STREAM,))
     commands = []
     for partition in all_of(live):
         newest = "+" if cursor is None else _behind(cursor, partition)
@@ -186,7 +186,8 @@ def _place(name: bytes, partition: int) -> EntryPlace:
     return EntryPlace(int(number), int(at), partition)
 
 
-def _shape(client: RedisClient, live: LiveKeys, key: str, fit: tuple[Shape, ...]) -> Shape:
+def shape_of(client: RedisClient, live: LiveKeys, key: str, fit: tuple[Shape, ...] = tuple(Shape)) -> Shape:
+    """What a key is by the declared layout. Raises InputError for one that it does not have, or that does not fit."""
     layout = layout_of(client, live.keys)
     shape = layout.get(key.partition(":")[0])
     if shape is None:

@@ -96,8 +96,10 @@ _DOCKERFILE: Final = """\
 # Tracklog with this package in it. BASE is an image that has Tracklog installed.
 ARG BASE
 FROM ${{BASE}}
+USER 0
 COPY . /src/{name}
-RUN pip install --no-deps /src/{name}
+RUN python3 -m ensurepip && python3 -m pip install --no-deps /src/{name}
+USER 10001:10001
 CMD ["tracklog", "process", "{name}"]
 """
 

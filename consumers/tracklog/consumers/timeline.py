@@ -12,6 +12,7 @@ from tracklog.consumers.summary import summary
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import beginning_of
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.fold import fold
@@ -66,7 +67,8 @@ def records_of(
     key = trajectory_id.encode()
     partition = partition_of(key, log.partition_count(topic))
     bounds = log.bounds(topic, partition)
-    for number, record in enumerate(read_range(log, topic, partition, bounds.first, bounds.end), start=1):
+    start = beginning_of(log, topic, partition, [key], bounds.first)
+    for number, record in enumerate(read_range(log, topic, partition, start, bounds.end, bounds=bounds), start=1):
         if number % PROGRESS_RECORDS == 0:
             on_progress(PROGRESS_RECORDS)
         if record.key == key:

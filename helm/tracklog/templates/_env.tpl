@@ -59,6 +59,7 @@ kafka.{{ $name }}: {{ include "tracklog.scalar" $value | quote }}
 {{- $one := .one -}}
 {{- $patience := int64 (sub (int64 $one.terminationGracePeriodSeconds) 15) -}}
 health.listen: {{ printf "0.0.0.0:%d" (int64 $v.health.port) | quote }}
+logging.format: json
 {{- if and $v.strimzi.users.enabled (not $one.kafkaSecret) }}
 kafka.sasl.username: {{ include "tracklog.user" . | quote }}
 {{- end }}
@@ -75,6 +76,10 @@ worker.refuse_unknown: "false"
 dispatch.move_wait_s: {{ $patience }}
 {{- with $one.group }}
 dispatch.group: {{ . | quote }}
+{{- end }}
+{{- else if eq $one.role "export" }}
+{{- range $name, $value := $v.blobs.options }}
+cold.options.{{ $name }}: {{ include "tracklog.scalar" $value | quote }}
 {{- end }}
 {{- else if eq $one.role "api" }}
 api.host: 0.0.0.0
@@ -127,7 +132,9 @@ webhooks.answer_url: {{ . | quote }}
 {{- $v := .root.Values -}}
 {{- $own := "" -}}
 {{- $strimzi := "" -}}
+{{- $export := false -}}
 {{- if .one -}}
+{{- $export = eq .one.role "export" -}}
 {{- $own = .one.kafkaSecret -}}
 {{- if and $v.strimzi.users.enabled (not $own) -}}{{- $strimzi = include "tracklog.user" . -}}{{- end -}}
 {{- end -}}
@@ -151,6 +158,9 @@ items:
 {{- if $v.blobs.existingSecret }}
 {{- range $option, $key := $v.blobs.secretKeys }}
 - {secret: {{ $v.blobs.existingSecret | quote }}, key: {{ $key | quote }}, path: blobs.options.{{ $option }}}
+{{- if $export }}
+- {secret: {{ $v.blobs.existingSecret | quote }}, key: {{ $key | quote }}, path: cold.options.{{ $option }}}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if $v.registry.existingSecret }}

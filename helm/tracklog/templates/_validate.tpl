@@ -55,6 +55,8 @@
 {{- $v := .Values -}}
 {{- $api := $v.components.api -}}
 {{- if and $api.enabled (not $api.tokensSecret) (not (or (get $v.settings "oidc.issuer") (get (default dict $api.settings) "oidc.issuer"))) -}}{{- fail "components.api.tokensSecret: is needed, or the setting oidc.issuer: without either anybody could decide about held calls" -}}{{- end -}}
+{{- $export := $v.components.export -}}
+{{- if and $export.enabled (not (or (get $v.settings "cold.url") (get (default dict $export.settings) "cold.url"))) -}}{{- fail "components.export.settings: cold.url is needed, where the cold tier is (s3://BUCKET/PREFIX)" -}}{{- end -}}
 {{- if and $v.ingress.enabled (not $api.enabled) -}}{{- fail "components.api.enabled: must be true with ingress.enabled" -}}{{- end -}}
 {{- if and $v.ingress.enabled (not $v.ingress.hosts) -}}{{- fail "ingress.hosts: is needed with ingress.enabled" -}}{{- end -}}
 {{- if and $v.components.faust.enabled $v.components.processors.enabled -}}{{- fail "components.faust.enabled: runs instead of components.processors; switch one of them off" -}}{{- end -}}

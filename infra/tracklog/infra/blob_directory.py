@@ -65,6 +65,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 _DISK_HINTS: Final[Mapping[int, str]] = {
     errno.ENOSPC: "the disk is full: free some space, nothing was lost",
+    errno.EFBIG: "the disk takes no file of that size: raise the limit, nothing was lost",
     errno.EDQUOT: "the disk quota is used up: free some space, nothing was lost",
     errno.EROFS: "the file system is read-only: set {setting} to a writable directory",
     errno.EACCES: "not allowed: check the owner of the directory, or set {setting} to another",

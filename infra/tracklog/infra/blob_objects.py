@@ -81,23 +81,35 @@ class BlobObjects:
             raise self._error("read", key, error) from error
         return True
 
+    def create(self, key: str, data: bytes) -> bool:
+        """Writes a key that is not there; False when it is. Raises BlobError, also where a store cannot tell."""
+        from obstore import exceptions, put
+
+        try:
+            put(self._store, key, data, mode="create", use_multipart=False)
+        except exceptions.AlreadyExistsError:
+            return False
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("write", key, error) from error
+        return True
+
     def refuses_second(self, key: str) -> bool:
         """Whether the store refuses to write a key that is there: what commits of several writers rest on.
 
         Writes the key, twice. Raises BlobError when the store cannot be used at all.
         """
-        from obstore import exceptions, put
+        return not (self.create(key, key.encode()) and self.create(key, key.encode()))
+
+    def remove(self, key: str) -> None:
+        """Removes the key, if it is there."""
+        from obstore import delete, exceptions
 
         try:
-            for _ in range(2):
-                put(self._store, key, key.encode(), mode="create", use_multipart=False)
-        except exceptions.AlreadyExistsError:
-            return True
-        except exceptions.NotSupportedError:
-            return False
+            delete(self._store, key)
+        except FileNotFoundError:
+            return
         except (exceptions.BaseError, OSError) as error:
-            raise self._error("write", key, error) from error
-        return False
+            raise self._error("remove", key, error) from error
 
     def _overwrite(self, key: str, data: bytes, attributes: dict[str, str] | None) -> None:
         from obstore import exceptions, put

@@ -194,6 +194,13 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
         "export",
         "From the append of the oldest event of the last commit until it was durable, by the clocks of both.",
     ),
+    Metric(
+        "tracklog_export_gap_offsets",
+        Kind.GAUGE,
+        ("partition",),
+        "export",
+        "Offsets that the log has let go of before they were exported: alert above 0, those events are lost.",
+    ),
     Metric("tracklog_export_blobs_lost_total", Kind.COUNTER, (), "export", "Blobs that events name and nobody has."),
     # -- tracklog serve
     Metric(

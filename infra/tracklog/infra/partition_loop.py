@@ -7,7 +7,7 @@ position there is; the group's commits are a hint for people's tools.
     assigned     restore: the owner says where to go on
     batch        fold: the owner writes state and position, or raises and nothing has happened
     conflict     somebody else moved the stored position (a zombie, a wipe, a rollback): restore, and read again
-    outage       store or log away: wait with back-off, keep the place, give up after OUTAGE_S_MAX
+    outage       store or log away: wait with back-off, keep the place, give up after a bound
     revoked      forget; what was read and not folded is dropped, its next owner reads it
     fatal        ClientFatal leaves the loop: the process ends with its exit code
 """
@@ -20,6 +20,7 @@ from contextlib import closing
 from typing import Final, Protocol, TypeVar
 
 from tracklog.infra.clock import Clock
+from tracklog.infra.lines import about
 from tracklog.infra.log.port import GroupListener, GroupMember, Log, Record
 from tracklog.infra.log.trimmed import pass_trimmed
 from tracklog.infra.partition_loop_progress import Progress
@@ -42,8 +43,7 @@ T = TypeVar("T")
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of values handed to the owner in one step, or one record: bounds what one store call carries."""
 OUTAGE_S_MAX: Final = 120.0
-"""How long the loop waits for a store or a log that went away. Below the 300 s after which a group takes a member
-that does not poll for stuck, and time enough for a failover or a restart."""
+"""How long `drain` waits for a store or a log that went away. `run` has a setting: see `loop.outage_timeout_s`."""
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 5.0
 HINT_INTERVAL_S: Final = 1.0
@@ -53,7 +53,6 @@ CONFLICTS_MAX: Final = 20
 """Conflicts in a row on one partition without the stored position moving: then it is no race but a defect."""
 
 OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull, ColdUnavailable)
-
 
 Join = Callable[[str, str, GroupListener], GroupMember]
 """Group id, topic and listener to a member of the group."""
@@ -101,14 +100,15 @@ class PartitionLoop:
         *,
         clock: Clock,
         settings: LoopSettings | None = None,
-        outage_s_max: float = OUTAGE_S_MAX,
+        outage_s_max: float | None = None,
     ) -> None:
         self._log = log
         self._topic: Final = topic
         self._owner = owner
         self._clock = clock
         self._settings = settings if settings is not None else LoopSettings()
-        self._outage_s_max = outage_s_max
+        self._outage_given_s = outage_s_max  # above 0
+        self._outage_s_max = OUTAGE_S_MAX
         self.progress = Progress(clock, self._settings.stall_timeout_s)
         self.positions: dict[int, int] = {}
         self.trimmed: dict[int, int] = {}
@@ -119,6 +119,7 @@ class PartitionLoop:
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
+        self._took_s = 0.0  # by the last batch; the next is waited for no longer: who is busy has full ones
         self._confirmed_s = self._checked_s = clock.monotonic_s()
 
     @property
@@ -132,6 +133,7 @@ class PartitionLoop:
         where that is not the log's own way.
         """
         self._stop, self._give_up_s = stop, None
+        self._outage_s_max = self._outage_given_s or self._settings.outage_timeout_s
         listener = _Listener(self)
         join = join if join is not None else self._log.group
         member = listener.member = join(group_id, self._topic, listener)
@@ -139,7 +141,7 @@ class PartitionLoop:
         hinted_s = self._clock.monotonic_s()
         try:
             while not stop.is_set():
-                self._step(member, self._settings.batch_wait_s)
+                self._step(member, min(self._settings.batch_wait_s, self._took_s))
                 if self._clock.monotonic_s() - hinted_s >= HINT_INTERVAL_S and hinted != self.stored():
                     hinted, hinted_s = dict(self.stored()), self._clock.monotonic_s()
                     listener.hint(hinted)
@@ -161,6 +163,7 @@ class PartitionLoop:
         makes no progress.
         """
         self._stop, self._give_up_s = stop if stop is not None else threading.Event(), None
+        self._outage_s_max = self._outage_given_s or OUTAGE_S_MAX
         ends = dict(until) if until is not None else self._ends(partitions)
         try:
             with closing(self._log.reader(self._topic, {p: self._own(p) for p in ends})) as reader:
@@ -191,12 +194,13 @@ class PartitionLoop:
 
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)
-        idle = not self._pending
+        begun_s, idle = self._clock.monotonic_s(), not self._pending
         for partition in sorted(self._pending):
-            records = self._pending.pop(partition)
-            self._fold(source, partition, records, ends)
+            self._fold(source, partition, self._pending.pop(partition), ends)
         if idle:
             self._fold_idle(source, ends)
+        else:
+            self._took_s = self._clock.monotonic_s() - begun_s
         self._check(source)
 
     def _fill(self, source: Source, batch_wait_s: float) -> None:
@@ -259,7 +263,8 @@ class PartitionLoop:
                 self._fold(source, partition, [], ends)
 
     def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
-        with self.progress.at_work(f"partition {partition}: taking in its records"):
+        of = about(topic=self._topic, partition=partition, offset=self.positions[partition])
+        with of, self.progress.at_work(f"partition {partition}: taking in its records"):
             self._patiently(lambda: self._owner.fold(partition, records, position))
         if position > self.positions[partition]:
             self.positions[partition] = position
@@ -278,7 +283,7 @@ class PartitionLoop:
         source.seek(partition, start)
 
     def _start(self, partition: int) -> int:
-        with self.progress.at_work(f"partition {partition}: beginning with it"):
+        with about(topic=self._topic, partition=partition), self.progress.at_work(f"partition {partition}: beginning"):
             position = self._patiently(lambda: self._owner.restore(partition))
         bounds = self._patiently(lambda: self._log.bounds(self._topic, partition))
         if position > bounds.end:

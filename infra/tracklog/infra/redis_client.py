@@ -33,6 +33,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from tracklog.infra.redis_sentinel import SENTINEL_SCHEMES, connected_by_sentinels, described
 from tracklog.schemas.errors import SettingsError, StoreError, StoreUnavailable, StoreUnsafe
 
 __all__ = ["SAFE_POLICY", "RedisClient", "address_of", "check_safe", "connect", "store_errors"]
@@ -41,7 +42,7 @@ RedisClient = redis.Redis | RedisCluster
 
 SAFE_POLICY: Final = "noeviction"
 CLUSTER_SCHEMES: Final = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
-SCHEMES: Final = ("redis", "rediss", "unix", *CLUSTER_SCHEMES)
+SCHEMES: Final = ("redis", "rediss", "unix", *CLUSTER_SCHEMES, *SENTINEL_SCHEMES)
 RETRIES: Final = 2
 """Tries after the first, for a connection that broke or timed out. A command may then have run twice, so every
 write of ours is a script guarded by the stored offset (DESIGN §10): a second run changes nothing."""
@@ -65,7 +66,8 @@ REFUSED: Final = (AuthenticationError, AuthorizationError, NoPermissionError)
 def connect(
     url: str, *, timeout_s: float, retries: int = RETRIES, client_name: str = "tracklog", check: bool = True
 ) -> RedisClient:
-    """A connected client for `redis://`, `rediss://`, `unix://`, `redis+cluster://` or `rediss+cluster://`.
+    """A connected client for `redis://`, `rediss://`, `unix://`, and for a cluster or behind sentinels
+    `redis+cluster://` and `redis+sentinel://` (with TLS `rediss+...`).
 
     `timeout_s` bounds each wait for the server. Nothing is tried again once a call has taken that long, so a call ends
     within twice `timeout_s`: what broke just before the bound has one more wait. (A cluster's client tries its other
@@ -132,6 +134,8 @@ def _client(url: str, timeout_s: float, retries: int, client_name: str) -> Redis
     _check_options(url, options)
     url = CLUSTER_SCHEMES.get(scheme, scheme) + url[len(scheme) :]
     try:
+        if scheme in SENTINEL_SCHEMES:
+            return connected_by_sentinels(url, options)
         client = redis.Redis.from_url(url, retry_on_error=[ConnectionError, TimeoutError], **options)
         client.connection_pool.make_connection()  # reads the options now, and connects to nothing
         return _cluster(url, options) if scheme in CLUSTER_SCHEMES else client
@@ -188,6 +192,9 @@ def address_of(client: RedisClient) -> str:
     if isinstance(client, RedisCluster):
         nodes: list[Any] = client.get_nodes()  # type: ignore[no-untyped-call]
         return ", ".join(sorted(str(node.name) for node in nodes))
+    by_sentinels = described(client)
+    if by_sentinels is not None:
+        return by_sentinels
     options = client.connection_pool.connection_kwargs
     path = options.get("path")
     return str(path) if path is not None else f"{options.get('host')}:{options.get('port')}"

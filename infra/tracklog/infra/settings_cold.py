@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 
-__all__ = ["COLD_SCHEMES", "ColdSettings"]
+__all__ = ["COLD_SCHEMES", "ColdSettings", "RetentionSettings"]
 
 COLD_SCHEMES: Final = ("file://", "s3://", "gs://")
 
@@ -56,3 +56,11 @@ class ColdSettings(Section):
     def store_options(self) -> dict[str, str]:
         """The options in plain text, for the store alone. Never print them."""
         return {name: value.get_secret_value() for name, value in self.options.items()}
+
+
+class RetentionSettings(Section):
+    """What the log may let go of once the cold tier has it (`tracklog retention`)."""
+
+    keep_days: Annotated[float, Field(ge=0)] = 7.0
+    """Days, by the log's time, for which everything stays. Must be longer than any process may be frozen and wake up;
+    0 keeps nothing for its age. Nothing goes without `tracklog retention apply --yes`."""

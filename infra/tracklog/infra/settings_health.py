@@ -1,14 +1,14 @@
-"""The settings of what a process says of itself: probes and metrics (DESIGN §12)."""
+"""The settings of what a process says of itself: probes, metrics, lines (DESIGN §12)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator
 
 from tracklog.infra.settings_base import Positive, Section
 
-__all__ = ["HealthSettings", "place_of"]
+__all__ = ["HealthSettings", "LoggingSettings", "place_of"]
 
 _PORT_MAX: Final = 65535
 
@@ -26,6 +26,14 @@ def _checked(listen: str) -> str:
     if listen:
         place_of(listen)
     return listen
+
+
+class LoggingSettings(Section):
+    """What commands say about their run, on standard error."""
+
+    format: Literal["text", "json"] = "text"
+    """`json`: one object a line, with time, level, role and message, and the trajectory, call, topic, partition and
+    offset that it is about, where they are known. For pods. Default: text for people."""
 
 
 class HealthSettings(Section):

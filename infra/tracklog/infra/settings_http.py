@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tracklog.infra.settings_base import Count, Positive, Section
 
-__all__ = ["LOOPBACK", "ApiSettings", "IngestSettings", "OidcSettings", "WebhookSettings"]
+__all__ = ["LOOPBACK", "ApiSettings", "IngestSettings", "OidcSettings", "Url", "WebhookSettings"]
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 

@@ -29,6 +29,8 @@ def without_password(url: str) -> str:
 
 def public_value(name: str, value: object) -> object:
     """A setting's value as it may be shown: plain, or masked when its name says that it is a secret."""
+    if isinstance(value, Mapping) and name == "headers":
+        return dict.fromkeys(value, SECRET_SHOWN)
     if isinstance(value, Mapping):
         return {key: public_value(key, item) for key, item in value.items()}
     if not isinstance(value, SecretStr):

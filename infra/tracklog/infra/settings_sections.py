@@ -1,8 +1,7 @@
 """The settings themselves: one frozen class per concern (DESIGN §3-§6, §10).
 
-Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes
-bytes. Where values come from is in `settings_sources`; `docs/settings.md` is written from this module,
-`settings_roles`, `settings_http` and `settings_cold`.
+Each field says its unit, its default, why it is so, and how to switch it off. Times are seconds, sizes bytes. Where
+values come from is in `settings_sources`; `docs/settings.md` is written from this module and the others beside it.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
-from tracklog.infra.settings_cold import ColdSettings
-from tracklog.infra.settings_health import HealthSettings
+from tracklog.infra.settings_cold import ColdSettings, RetentionSettings
+from tracklog.infra.settings_health import HealthSettings, LoggingSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
 from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
+from tracklog.infra.settings_spans import SpanSettings
 from tracklog.schemas import limits
 from tracklog.schemas.topics import Topics, TopicSpec, topic_specs
 
 LOG_SCHEMES: Final = ("sqlite:", "kafka://", "memory:", "cold:")
-REDIS_SCHEMES: Final = ("redis://", "rediss://", "redis+cluster://", "rediss+cluster://", "unix://")
+REDIS_SCHEMES: Final = (*(f"redis{s}{kind}://" for kind in ("", "+cluster", "+sentinel") for s in ("", "s")), "unix://")
 BLOB_SCHEMES: Final = ("file://", "s3://", "gs://", "memory://")
 
 KAFKA_OPTIONS_FIXED: Final[Mapping[str, str]] = {
@@ -109,7 +109,9 @@ class RedisSettings(Section):
     url: SecretStr = SecretStr("embedded")
     """`embedded` (the default: a server of our own under `home`, so that a bare install needs no service),
     `redis://[USER:PASSWORD@]HOST:PORT[/DB]`, `rediss://...` for TLS, `redis+cluster://HOST:PORT` and
-    `rediss+cluster://...` for a cluster, or `unix://PATH`. Kept as a secret, because it may hold a password."""
+    `rediss+cluster://...` for a cluster, `redis+sentinel://HOST:PORT,HOST:PORT/SERVICE[/DB]` and
+    `rediss+sentinel://...` behind sentinels (`?sentinel_password=...` where they ask for one), or `unix://PATH`.
+    Kept as a secret, because it may hold a password."""
     username: str = ""
     """User, where the address names none. Default: empty, the server's default user."""
     password: SecretStr = SecretStr("")
@@ -236,24 +238,24 @@ class LoopSettings(Section):
     """The partition loop under every worker, dispatcher, router, processor and exporter."""
 
     batch_records_max: Count = 5000
-    """Records folded and stored in one step. Larger batches cost fewer store round trips, and repeat more
-    after a crash (harmlessly)."""
+    """Records folded and stored in one step. More cost fewer round trips; a crash repeats them, harmlessly."""
     batch_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
-    """Seconds to wait for a batch to fill once it has a record. 0 stores what is there at once."""
+    """Seconds to wait at most for a batch to fill, never longer than the one before took. 0 stores at once."""
     poll_timeout_s: Positive = 0.5
     """Seconds one poll of the log waits when nothing comes. Bounds how late the loop hears of a stop."""
     stall_timeout_s: Positive = 120.0
-    """Seconds without progress, while there are records to read, after which the process reports itself as
-    not alive. Liveness follows progress, not whether a broker can be reached. Set it very high to be
-    restarted by nobody."""
+    """Seconds without progress, while there are records to read, after which the process reports itself as not alive:
+    progress counts, not whether a broker can be reached. Set it very high to be restarted by nobody."""
+    outage_timeout_s: Positive = 3600.0
+    """Seconds that a standing process waits for a log or a Redis that is away; then it ends, with exit code 3. Long,
+    because a restart brings neither back. What is done once (`--once`) waits for two minutes."""
 
 
 class ProjectionSettings(Section):
     """The views in Redis: how much of each trajectory they keep."""
 
     warm_log_events_max: Annotated[int, Field(ge=0)] = 10_000
-    """Events of one trajectory kept in Redis (the newest), so that `tracklog show` need not scan a
-    partition. 0 keeps none; the log has them all."""
+    """Events of one trajectory kept in Redis (the newest), for `tracklog show`. 0 keeps none; the log has them all."""
     warm_log_bytes_max: Annotated[int, Field(ge=0)] = 16 * 1024 * 1024
     """Bytes of encoded events of one trajectory kept in Redis (the newest). Default 16 MiB. 0 keeps none."""
     warm_log_age_s: Positive = 7 * 24 * 3600.0
@@ -273,6 +275,9 @@ class ProcessorSettings(Section):
     state_bytes_max: Count = 1024 * 1024
     """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
     for this processor, and shown."""
+    parked_max: Annotated[int, Field(ge=0)] = 1000
+    """Parked trajectories of one partition; where one more would be parked the process ends: then it is not the
+    events. 0: it ends at the first event that a processor fails on, and passes none."""
 
 
 class RegistrySettings(Section):
@@ -337,8 +342,11 @@ class Settings(Section):
     webhooks: WebhookSettings = WebhookSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
+    retention: RetentionSettings = RetentionSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
+    logging: LoggingSettings = LoggingSettings()
+    spans: SpanSettings = SpanSettings()
 
     @model_validator(mode="before")
     @classmethod

@@ -22,7 +22,7 @@ OWN_FLAGS: Final = frozenset(("log", "redis", "blobs", "prefix"))
 SECRETS_ENV: Final = "TRACKLOG_SECRETS"
 SECRET_BYTES_MAX: Final = 64 * 1024
 
-_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|SECRETS|TEST_.*)\Z")
+_NOT_SETTINGS = re.compile(r"TRACKLOG_(CONFIG|SECRETS|K8S_BIN|TEST_.*)\Z")
 _SERVICE_LINK = re.compile(
     r"TRACKLOG_(\w*[^_]_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)\Z"
 )
@@ -33,6 +33,7 @@ _OPEN_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "blobs.options": ("blobs", "options"),
     "cold.options": ("cold", "options"),
     "oidc.roles": ("oidc", "roles"),
+    "spans.headers": ("spans", "headers"),
 }
 """Tables whose keys belong to others: client libraries, providers. Nested TOML tables in them are dotted names."""
 

@@ -17,16 +17,22 @@ Severity = Literal["required", "advised"]
 
 
 class Finding(NamedTuple):
-    """One difference. `required`: a guarantee does not hold with it. `advised`: it holds, but see to it."""
+    """One difference. `required`: a guarantee does not hold with it. `advised`: it holds, but see to it. `fixed`: the
+    provider of this Kafka lets nobody alter the setting, so another provider, or another `topics.*`, is the way out."""
 
     topic: str
     setting: str
     wanted: str
     found: str
     severity: Severity
+    fixed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.topic}: {self.setting} is {self.found}, wanted {self.wanted} ({self.severity})"
+        return f"{self.topic}: {self.setting} is {self.found}, wanted {self.wanted} ({self.weight})"
+
+    @property
+    def weight(self) -> str:
+        return f"{self.severity}, fixed by the provider" if self.fixed else self.severity
 
 
 class Applied(NamedTuple):
@@ -126,7 +132,7 @@ def _compare(spec: TopicSpec, info: TopicInfo) -> list[Finding]:
         holds, severity = _RULES.get(setting, (_same, "advised"))
         found = info.spec.config.get(setting, "not set")
         if not holds(wanted, found):
-            findings.append(Finding(spec.name, setting, wanted, found, severity))
+            findings.append(Finding(spec.name, setting, wanted, found, severity, setting in info.fixed))
     return findings + _fragile(info)
 
 

@@ -8,11 +8,12 @@ is behind the others, and is the one from whose position the log is read again; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
 from tracklog.infra.log.port import Record
 from tracklog.processors.decoding import step_of, wanted_by
-from tracklog.processors.member import Member
+from tracklog.processors.member import Folding, Member
 from tracklog.processors.quarantine import Poison, Quarantine
 
 
@@ -27,12 +28,20 @@ class Counts:
 
 class Bundle:
     """See `Owner`. Without `quarantine`, records that are not ours are only counted: one process of an installation
-    puts them away, the others pass them by."""
+    puts them away, the others pass them by. `at_once`: where members store their batches beside one another."""
 
-    def __init__(self, members: Sequence[Member], *, partitions: int, quarantine: Quarantine | None = None) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        *,
+        partitions: int,
+        quarantine: Quarantine | None = None,
+        at_once: Executor | None = None,
+    ) -> None:
         self._members = members
         self._partitions = partitions
         self._quarantine = quarantine
+        self._at_once = at_once
         self._wanted = wanted_by(member.reads for member in members)
         self.counts = Counts()
         self.on_batch: Callable[[int], object] = lambda _: None
@@ -58,11 +67,22 @@ class Bundle:
                 folding.see(step)
         if poison and self._quarantine is not None:
             self._quarantine.put(partition, poison)
-        for folding in batch:
-            folding.commit(position)
+        self._commit(batch, position)
         if self._quarantine is not None:
             self._quarantine.moved(partition)
         self.counts.records += len(records)
         self.counts.foreign += len(poison)
         self.counts.batches += 1
         self.on_batch(len(records))
+
+    def _commit(self, batch: Sequence[Folding], position: int) -> None:
+        """Each member's step by itself: while the store takes one in, the next is made ready. All are waited for, then
+        the first error is raised."""
+        if self._at_once is None or len(batch) == 1:
+            for folding in batch:
+                folding.commit(position)
+            return
+        done = [self._at_once.submit(folding.commit, position) for folding in batch]
+        wait(done)
+        for one in done:
+            one.result()

@@ -19,9 +19,15 @@ class Checkpoints:
 
     def restore(self, partition: int) -> int:
         """The stored position, 0 for nothing. Raises SettingsError when the store holds what was folded from another
-        log."""
+        log, or from this one before it was given another number of partitions."""
         self._store.refresh()
-        self._store.publish(self._partitions)
+        told = self._store.publish(self._partitions)
+        if told != self._partitions:
+            raise SettingsError(
+                f"{self._store.keys.name} was folded from {told} partitions, and the topic has {self._partitions}",
+                hint="partitions are for life: a key's events now lie in one and belong into another. Copy the log into"
+                " new topics under another prefix",
+            )
         stored = self._held[partition] = self._store.checkpoint(partition)
         if stored is None:
             return 0

@@ -1,4 +1,4 @@
-"""What a view has in Redis against the log: folded afresh in memory, and compared key by key (DESIGN §10)."""
+"""What a projection has in Redis against the log: folded afresh in memory, and compared key by key (DESIGN §10)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from typing import Any, Final, NamedTuple
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings_sections import Settings
+from tracklog.processors import trajectories
 from tracklog.processors.memory_store import MemoryStore
 from tracklog.processors.parked import PARKED, RETRY
-from tracklog.processors.processor import Processor
 from tracklog.processors.redis_store import RedisStore
 from tracklog.processors.refolding import Refold
+from tracklog.processors.running import AnyProcessor
+from tracklog.processors.warm_log import SIZES_KEY, log_key
 
 _OF_RUNNER: Final = frozenset({PARKED, RETRY})
+
+
+def is_compared(name: str, key: str) -> bool:
+    """What is parked is the runner's. The records that trajectories keep leave by the clock of Redis, and say of
+    themselves by the hash chain whether they are those of the log."""
+    if name == trajectories.NAME:
+        return key != SIZES_KEY and not key.startswith(log_key(""))
+    return key not in _OF_RUNNER
 
 
 class Difference(NamedTuple):
@@ -37,7 +47,7 @@ class Compared(NamedTuple):
 
 
 def compare(
-    processor: Processor[Any],
+    processor: AnyProcessor,
     store: RedisStore,
     log: Log,
     settings: Settings,
@@ -60,11 +70,11 @@ def compare(
     return Compared(positions, keys, None)
 
 
-def digest(content: Iterable[tuple[str, Any]]) -> str:
-    """One hash of all keys, in their order: equal for equal content. What is parked does not count."""
+def digest(name: str, content: Iterable[tuple[str, Any]]) -> str:
+    """One hash of all keys of a projection that are compared, in their order: equal for equal content."""
     running = hashlib.sha256()
     for key, value in content:
-        if key not in _OF_RUNNER:
+        if is_compared(name, key):
             running.update(f"{key}\0{_canonical(value)}\n".encode())
     return running.hexdigest()
 
@@ -79,7 +89,8 @@ class _Looked(NamedTuple):
 
 def _looked(stored: RedisStore, folded: MemoryStore, partition: int, position: int) -> _Looked:
     expected, found = dict(folded.content(partition)), dict(stored.content(partition))
-    keys = sorted((expected.keys() | found.keys()) - _OF_RUNNER)
+    name = stored.keys.name
+    keys = sorted(key for key in expected.keys() | found.keys() if is_compared(name, key))
     for key in keys:
         if found.get(key) != expected.get(key):
             return _Looked(position, len(keys), Difference(partition, key, found.get(key), expected.get(key)))

@@ -25,14 +25,26 @@ from tracklog.processors.builtin.spend import Spend
 from tracklog.processors.builtin.tool_stats import ToolStats
 from tracklog.processors.processor import Processor, Shape
 from tracklog.processors.shapes import NAME, RESERVED
+from tracklog.processors.spans import Spans
 from tracklog.schemas.errors import InputError, InvalidProcessor
 from tracklog.schemas.events import EVENT_TYPES
 
-__all__ = ["BUILTIN", "ENTRY_POINTS", "checked", "installed", "load_folder", "load_processor", "only_one_each"]
+__all__ = [
+    "BUILTIN",
+    "ENTRY_POINTS",
+    "OPTIONAL",
+    "checked",
+    "installed",
+    "load_folder",
+    "load_processor",
+    "only_one_each",
+]
 
 ENTRY_POINTS: Final = "tracklog.processors"
 BUILTIN: Final[tuple[type[Processor[Any]], ...]] = (Activity, Doubts, Drift, Paces, Spend, ToolStats)
 """Those that come with Tracklog, beside the trajectories' projection and the router's agenda."""
+OPTIONAL: Final[tuple[type[Processor[Any]], ...]] = (Spans,)
+"""Those that come with it too, and run only where they are named."""
 _METHODS: Final = {
     "key": ("seen",),
     "start": ("key",),

@@ -12,6 +12,7 @@ from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
+    Extend,
     Push,
     PutJson,
     Rank,
@@ -65,8 +66,9 @@ class MemoryStore:
         moved = self._checkpoints[partition] = Checkpoint(_INCARNATION, position, self.source)
         return moved
 
-    def publish(self, partitions: int, *, replace: bool = False) -> None:
+    def publish(self, partitions: int, *, replace: bool = False) -> int:
         """Nobody reads here by a pointer."""
+        return partitions
 
     def declare(self, layout: str) -> str:
         return layout
@@ -113,6 +115,8 @@ def _apply(held: dict[str, Content], write: Write) -> None:
                 _drop(held, key, [member])
         case PutJson(key, value):
             held[key] = orjson.dumps(value)
+        case Extend(key, data):
+            held[key] = held.get(key, b"") + data
         case Push():
             _push(held, write)
         case Remove(keys):

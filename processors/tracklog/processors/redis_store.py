@@ -121,16 +121,13 @@ class RedisStore:
             f" {_where(expected)}"
         )
 
-    def publish(self, partitions: int, *, replace: bool = False) -> None:
-        pointer = pointer_key(self.keys.prefix, self.keys.name)
-        set_field = "HSET" if replace else "HSETNX"
-        commands: list[tuple[str | int, ...]] = [
-            (set_field, pointer, "version", self.keys.version),
-            ("HSET", pointer, "partitions", partitions),
-        ]
+    def publish(self, partitions: int, *, replace: bool = False) -> int:
         if replace:
-            commands.append(("HSET", pointer, build_field(self.keys.version), self.keys.build))
-        ask(self._client, commands)
+            point_to(self._client, LiveKeys(self.keys, partitions))
+            return partitions
+        pointer = pointer_key(self.keys.prefix, self.keys.name)
+        said = [("HSETNX", pointer, "version", self.keys.version), ("HSETNX", pointer, "partitions", partitions)]
+        return int(ask(self._client, [*said, ("HGET", pointer, "partitions")])[-1])
 
     def declare(self, layout: str) -> str:
         field, pointer = layout_field(self.keys.version), pointer_key(self.keys.prefix, self.keys.name)
@@ -270,6 +267,13 @@ def live_keys(client: RedisClient, prefix: str, name: str, version: int | None =
     version = int(named) if version is None else version
     build = fields.get(build_field(version).encode(), b"0")
     return LiveKeys(StoreKeys(prefix, name, version, int(build)), int(partitions))
+
+
+def point_to(client: RedisClient, live: LiveKeys) -> None:
+    """Turns readers, and those who fold this version, to this build of it: in one step."""
+    keys = live.keys
+    fields = ("version", keys.version, "partitions", live.partitions, build_field(keys.version), keys.build)
+    ask(client, [("HSET", pointer_key(keys.prefix, keys.name), *fields)])
 
 
 def layout_of(client: RedisClient, keys: StoreKeys) -> Mapping[str, Shape]:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.settings_sections import Settings
 from tracklog.processors.bundle import Bundle
-from tracklog.processors.processor import Processor
 from tracklog.processors.redis_store import RedisStore
-from tracklog.processors.running import view_of
+from tracklog.processors.running import AnyProcessor, member_of
 from tracklog.processors.store import Store
 from tracklog.schemas.errors import StoreConflict
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 TRIES: Final = 20
 """How often a partition that moves meanwhile is folded on and looked at again."""
 
 
-class Refold(Generic[S]):
+class Refold:
     """`progress` is told of the records of each batch."""
 
     def __init__(
         self,
-        processor: Processor[S],
+        processor: AnyProcessor,
         store: Store,
         log: Log,
         settings: Settings,
@@ -37,8 +35,8 @@ class Refold(Generic[S]):
         clock: Clock,
         progress: Callable[[int], object],
     ) -> None:
-        view = view_of(processor, store, log, settings, partitions=partitions)
-        self._bundle = Bundle([view], partitions=partitions)
+        member = member_of(processor, store, log, settings, partitions=partitions)
+        self._bundle = Bundle([member], partitions=partitions)
         self._bundle.on_batch = progress
         self._loop = PartitionLoop(log, settings.topic_names.events, self._bundle, clock=clock, settings=settings.loop)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log, Record, TopicInfo
@@ -28,6 +29,10 @@ from tracklog.processors.trajectory import Trajectory
 from tracklog.processors.view import View, ViewBounds
 
 S = TypeVar("S")
+AnyProcessor = Processor[Any] | RecordProcessor[Any]
+
+COMMITS_AT_ONCE: Final = 2
+"""Members of a bundle that store a batch at once: one waits for the store while the other is made ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,8 @@ def processes(
         members.insert(0, _projection(own, info, client, settings, entropy)[1])
         names.append(_named(own))
         quarantine = Quarantine(log, topics.quarantine)
-    bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
+    at_once = ThreadPoolExecutor(COMMITS_AT_ONCE, thread_name_prefix="tracklog-commit")
+    bundle = Bundle(members, partitions=partitions, quarantine=quarantine, at_once=at_once)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
     return Processes(loop, topics.group(_group(names)), bundle, views, partitions, _called(processors, builtin), own)
 
@@ -139,7 +145,7 @@ def _projection(
     return store, Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
 
 
-def _named(processor: Processor[Any] | RecordProcessor[Any]) -> str:
+def _named(processor: AnyProcessor) -> str:
     return f"{processor.name}-v{processor.version}"
 
 
@@ -168,14 +174,25 @@ def view_of(processor: Processor[S], store: Store, log: Log, settings: Settings,
         processor,
         store,
         partitions=partitions,
-        bounds=ViewBounds(settings.processors.states_cached_max, settings.processors.state_bytes_max),
+        bounds=ViewBounds(
+            settings.processors.states_cached_max, settings.processors.state_bytes_max, settings.processors.parked_max
+        ),
         reread=reread,
         pause=threading.Event().wait,
     )
 
 
+def member_of(
+    processor: AnyProcessor, store: Store, log: Log, settings: Settings, *, partitions: int
+) -> View[Any] | Projection[Any]:
+    """What folds a processor into a store: a view, or the projection of one that judges for itself."""
+    if isinstance(processor, Processor):
+        return view_of(processor, store, log, settings, partitions=partitions)
+    return Projection(processor, store, partitions=partitions, cached_max=settings.projection.trajectories_cached_max)
+
+
 def store_of(
-    processor: Processor[Any] | RecordProcessor[Any],
+    processor: AnyProcessor,
     info: TopicInfo,
     client: RedisClient,
     settings: Settings,

@@ -49,8 +49,9 @@ class Store(Protocol):
         StoreUnavailable it may have been written: say it again, and a StoreConflict tells that it was.
         """
 
-    def publish(self, partitions: int, *, replace: bool = False) -> None:
-        """Points readers to this version; without `replace` only when they are pointed nowhere."""
+    def publish(self, partitions: int, *, replace: bool = False) -> int:
+        """Points readers to this version; without `replace` only when they are pointed nowhere. Gives the number of
+        partitions that they are told of: without `replace` the one that was said first."""
 
     def declare(self, layout: str) -> str:
         """Says how this version's keys look; returns what was said first of this version."""

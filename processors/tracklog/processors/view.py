@@ -17,6 +17,7 @@ import orjson
 from tracklog.infra.log.port import Record
 from tracklog.processors.checkpoints import Checkpoints
 from tracklog.processors.member import Folding
+from tracklog.processors.outlet import Outlet
 from tracklog.processors.parked import PARKED, RETRY, Parked, parked_of
 from tracklog.processors.place import FIELD, Place, place_of
 from tracklog.processors.processor import Processor
@@ -37,10 +38,12 @@ Reread = Callable[[int, int, int], Iterator[Record]]
 
 @dataclass(frozen=True, slots=True)
 class ViewBounds:
-    """`cached_max`: states and heads held in memory, each. `state_bytes_max`: of one snapshot."""
+    """`cached_max`: states and heads held in memory, each. `state_bytes_max`: of one snapshot. `parked_max`: parked
+    trajectories of one partition."""
 
     cached_max: int = 10_000
     state_bytes_max: int = 1024 * 1024
+    parked_max: int = 1000
 
 
 class View(Generic[S]):
@@ -67,6 +70,7 @@ class View(Generic[S]):
         self._places: StateCache[Place] = StateCache(bounds.cached_max)
         self._parked: dict[int, Mapping[str, Parked]] = {}
         self._by_trajectory = type(processor).key is Processor.key
+        self._outlet = processor if isinstance(processor, Outlet) else None
         self.loaded = 0
 
     @property
@@ -102,6 +106,8 @@ class View(Generic[S]):
 
     def open(self, partition: int, records: Sequence[Record], *, careful: bool) -> ViewFolding[S]:
         """`careful`: what is written is checked after every event, so that a wrong one is known."""
+        if self._outlet is not None:
+            self._outlet.opened()
         expected = self._checkpoints.expected(partition)
         start = 0 if expected is None else expected.position
         parked = self.parked(partition)
@@ -151,6 +157,8 @@ class View(Generic[S]):
         parked: Mapping[str, Parked],
     ) -> None:
         """Stores what a batch changed, and only then remembers it."""
+        if self._outlet is not None:
+            self._outlet.deliver()
         self._checkpoints.commit(partition, position, writes)
         for key, state in states.items():
             self._states.put(partition, key, state)

@@ -31,8 +31,6 @@ TRY_AGAIN_S: Final = (0.05, 0.2)
 """Pauses after which an event is given again to a processor that raised, before its trajectory is parked."""
 PAUSED_MAX: Final = 10
 """Trajectories parked in one batch after which the rest of it is not paused for: it is no moment's trouble."""
-PARKED_MAX: Final = 1000
-"""Parked trajectories of one partition. More, and the processor is wrong, not the events: it ends."""
 
 
 class Held(NamedTuple, Generic[S]):
@@ -252,15 +250,15 @@ class ViewFolding(Generic[S]):
         return Held(state, until_ms)
 
     def _park(self, seen: Seen, error: Exception) -> None:
-        event = seen.event
-        if len(self._parked) >= PARKED_MAX:
+        event, trajectory_id = seen.event, seen.event.envelope.trajectory_id
+        if len(self._parked) >= self._view.bounds.parked_max:
+            already = f", after {len(self._parked)} that are parked" if self._parked else ""
             raise InvalidProcessor(
-                f"{self._processor.name} has failed on {PARKED_MAX} trajectories of partition {self._partition}, at"
-                f" last with {in_words(error)}",
-                hint="correct the processor; it goes on where it stopped",
+                f"{self._processor.name} has failed on {event.name} of {trajectory_id}, partition {self._partition},"
+                f" offset {seen.record.offset}{already}: {in_words(error)}",
+                hint="correct the processor: it goes on where it stopped; processors.parked_max may park more",
             ) from error
-        parked = Parked(seen.record.offset, event.envelope.seq, event.name, in_words(error))
-        self._parked[event.envelope.trajectory_id] = parked
+        self._parked[trajectory_id] = Parked(seen.record.offset, event.envelope.seq, event.name, in_words(error))
 
     def _moved(self) -> dict[str, Place]:
         """The places that are not those that were loaded."""

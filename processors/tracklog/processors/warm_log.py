@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -23,6 +24,8 @@ SIZES_KEY: Final = "log-bytes"
 
 _ENTRY: Final = Struct(">qqI")
 _LENGTH: Final = Struct(">I")
+NAMES_KEPT: Final = 256
+"""Names of headers that are not encoded again."""
 
 
 def log_key(trajectory_id: str) -> str:
@@ -64,9 +67,14 @@ def encode_entry(record: Record) -> bytes:
     value = record.value or b""
     parts = [_ENTRY.pack(record.offset, record.timestamp_ms, len(value)), value]
     for name, content in record.headers:
-        raw = name.encode()
-        parts += (bytes((len(raw),)), raw, _LENGTH.pack(len(content)), content)
+        parts += (_name(name), _LENGTH.pack(len(content)), content)
     return b"".join(parts)
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def _name(name: str) -> bytes:
+    raw = name.encode()
+    return bytes((len(raw),)) + raw
 
 
 def decode_entry(entry: bytes, topic: str, partition: int, key: bytes) -> Record:

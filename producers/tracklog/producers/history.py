@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Position, Record
 from tracklog.infra.log.ranges import read_range
-from tracklog.infra.log.trimmed import check_beginning
+from tracklog.infra.log.trimmed import beginning_of, check_beginning
 from tracklog.producers.snapshot import Recall
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord
@@ -58,7 +58,9 @@ def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[
     partitions = log.partition_count(topic)
     for partition in sorted({partition_of(key, partitions) for key in keys}):
         bounds = log.bounds(topic, partition)
-        for record in read_range(log, topic, partition, bounds.first, bounds.end, bounds=bounds):
+        own = [key for key in keys if partition_of(key, partitions) == partition]
+        start = beginning_of(log, topic, partition, own, bounds.first)
+        for record in read_range(log, topic, partition, start, bounds.end, bounds=bounds):
             trajectory_id = keys.get(record.key or b"")
             if trajectory_id is not None:
                 found[trajectory_id] = _with(found[trajectory_id], record)

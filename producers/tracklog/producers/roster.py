@@ -16,6 +16,7 @@ context is kept, they are read again when it goes on.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Set
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -178,9 +179,65 @@ class Kept:
         """Whether it is to be gone on with at some time only."""
         return self.again_s > 0 or self.due_us > 0
 
-    def left_s(self, now: Now) -> float:
-        """Seconds until its time, 0 or below when that has come."""
-        return max(self.again_s - now.s, (self.due_us - now.us) / 1_000_000)
+
+NOBODYS_MAX: Final = 1000
+"""Entries of trajectories that wait no more, beyond as many as wait."""
+
+
+class Later:
+    """Trajectories that wait for their time, by two clocks: the one that only goes on, then the wall's, which may jump.
+
+    A look costs by those whose time has come, however many wait.
+    """
+
+    def __init__(self) -> None:
+        self._serial = 0
+        self._waits: dict[str, int] = {}
+        self._by_s: list[tuple[float, int, str, int]] = []
+        self._by_us: list[tuple[int, int, str]] = []
+
+    def add(self, trajectory_id: str, again_s: float, due_us: int) -> None:
+        """`again_s`, `due_us`: not before these times of the two clocks."""
+        self._serial += 1
+        self._waits[trajectory_id] = self._serial
+        if len(self._by_s) + len(self._by_us) > 2 * len(self._waits) + NOBODYS_MAX:
+            self._by_s = [one for one in self._by_s if self._waits.get(one[2]) == one[1]]
+            self._by_us = [one for one in self._by_us if self._waits.get(one[2]) == one[1]]
+            heapq.heapify(self._by_s)
+            heapq.heapify(self._by_us)
+        heapq.heappush(self._by_s, (again_s, self._serial, trajectory_id, due_us))
+
+    def remove(self, trajectory_id: str) -> None:
+        """Its entry stays in a heap until its time, or until there are too many of such."""
+        self._waits.pop(trajectory_id, None)
+
+    def come(self, now: Now) -> list[str]:
+        """Those whose time has come: they wait no more."""
+        self._pass_on(now)
+        found = []
+        while self._by_us and self._by_us[0][0] <= now.us:
+            _, serial, trajectory_id = heapq.heappop(self._by_us)
+            if self._waits.get(trajectory_id) == serial:
+                del self._waits[trajectory_id]
+                found.append(trajectory_id)
+        return found
+
+    def left_s(self, now: Now) -> float | None:
+        """Seconds until a next look may find one; None when none waits."""
+        self._pass_on(now)
+        while self._by_s and self._waits.get(self._by_s[0][2]) != self._by_s[0][1]:
+            heapq.heappop(self._by_s)
+        while self._by_us and self._waits.get(self._by_us[0][2]) != self._by_us[0][1]:
+            heapq.heappop(self._by_us)
+        lefts = [self._by_s[0][0] - now.s] if self._by_s else []
+        lefts += [(self._by_us[0][0] - now.us) / 1_000_000] if self._by_us else []
+        return min(lefts, default=None)
+
+    def _pass_on(self, now: Now) -> None:
+        """To the wall clock, those for whom the other one has come."""
+        while self._by_s and self._by_s[0][0] <= now.s:
+            _, serial, trajectory_id, due_us = heapq.heappop(self._by_s)
+            heapq.heappush(self._by_us, (due_us, serial, trajectory_id))
 
 
 class Roster:
@@ -195,7 +252,7 @@ class Roster:
         self._foreign: dict[int, Set[str]] = {}
         self._ends: dict[int, int] = {}
         self._ready: dict[str, None] = {}
-        self._later: dict[str, None] = {}
+        self._later = Later()
         self.busy: set[str] = set()
 
     def __len__(self) -> int:
@@ -227,7 +284,7 @@ class Roster:
         for trajectory_id in gone:
             del self._kept[trajectory_id]
             self._ready.pop(trajectory_id, None)
-            self._later.pop(trajectory_id, None)
+            self._later.remove(trajectory_id)
         return [trajectory_id for trajectory_id in gone if trajectory_id in self.busy]
 
     def arrived(self, partition: int, trajectory_id: str, arrival: Arrival) -> bool:
@@ -245,7 +302,7 @@ class Roster:
         """Work on it begins."""
         self.busy.add(trajectory_id)
         self._ready.pop(trajectory_id, None)
-        self._later.pop(trajectory_id, None)
+        self._later.remove(trajectory_id)
 
     def give_back(self, trajectory_id: str, known: Known | None, *, again_s: float = 0.0) -> None:
         """Work on it is over. `known` None: look at it again. `again_s`: not before that time, see `Now.s`."""
@@ -266,21 +323,24 @@ class Roster:
 
     def next(self, now: Now) -> str | None:
         """One to go on with, the one that could for longest first."""
-        for trajectory_id in [one for one in self._later if self._kept[one].left_s(now) <= 0]:
-            del self._later[trajectory_id]
+        for trajectory_id in self._later.come(now):
             self._ready[trajectory_id] = None
         return next(iter(self._ready), None)
 
     def left_s(self, now: Now) -> float | None:
         """Seconds until one has its time though nothing comes; None when none waits for a time."""
-        return min((self._kept[one].left_s(now) for one in self._later), default=None)
+        return self._later.left_s(now)
 
     def _sort(self, trajectory_id: str) -> None:
         self._ready.pop(trajectory_id, None)
-        self._later.pop(trajectory_id, None)
+        self._later.remove(trajectory_id)
         if trajectory_id in self.busy or self.work_of(trajectory_id) is None:
             return
-        (self._later if self._kept[trajectory_id].waits else self._ready)[trajectory_id] = None
+        kept = self._kept[trajectory_id]
+        if kept.waits:
+            self._later.add(trajectory_id, kept.again_s, kept.due_us)
+        else:
+            self._ready[trajectory_id] = None
 
 
 def known_of(state: State, *, grace_us: int) -> Known | None:

@@ -16,11 +16,11 @@ from typing import Final
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log, Reader, Record
+from tracklog.infra.log.port import Bounds, Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
-from tracklog.infra.log.trimmed import beginning_trimmed, pass_trimmed
+from tracklog.infra.log.trimmed import beginning_of, beginning_trimmed, pass_trimmed
 from tracklog.producers.spans import NOWHERE, Index, Span, Spans, grown, joined
-from tracklog.producers.track import Track
+from tracklog.producers.track import Own, Track
 from tracklog.schemas.errors import LogUnavailable, OffsetTrimmed, TrajectoryTrimmed
 from tracklog.schemas.state import State
 
@@ -90,6 +90,12 @@ class LogView:
         """Stops following; a later refresh scans again."""
         self._tracks.pop(trajectory_id.encode(), None)
         self._starts.pop(trajectory_id.encode(), None)
+
+    def wrote(self, own: Own) -> None:
+        """An event that is appended from here, of a trajectory that may be followed."""
+        track = self._tracks.get(own.stamp.trajectory_id.encode())
+        if track is not None:
+            track.wrote(own)
 
     def stop_recording(self, trajectory_id: str) -> None:
         """Goes on following, without keeping events."""
@@ -207,7 +213,7 @@ class LogView:
         if self._reader is None:
             self._partitions = self._log.partition_count(self._topic)
             ends = self._log.ends(self._topic, range(self._partitions))
-            self._reader = self._log.reader(self._topic, ends)
+            self._reader = self._log.reader(self._topic, ends, follows=True)
         return self._reader
 
     def _scan(self, partition: int, tracks: Mapping[bytes, Track], until: int) -> None:
@@ -216,7 +222,7 @@ class LogView:
         self._firsts[partition] = bounds.first
         places = {key: self._spans.get(partition, key) for key in tracks}
         found = {key: NOWHERE for key, known in places.items() if known is None}
-        whole = [Span(max(bounds.first, self._starts.get(key, bounds.first)), until - 1) for key in found]
+        whole = [Span(max(self._beginning(partition, key, bounds), bounds.first), until - 1) for key in found]
         for stretch in joined([*(span for known in places.values() for span in known or ()), *whole]):
             for record in read_range(
                 self._log, self._topic, partition, stretch.first, min(stretch.last + 1, until), bounds=bounds
@@ -229,6 +235,10 @@ class LogView:
                     found[record.key] = grown(found[record.key], record.offset)
         for key, seen in found.items():
             self._spans.found(partition, key, seen)
+
+    def _beginning(self, partition: int, key: bytes, bounds: Bounds) -> int:
+        known = self._starts.get(key)
+        return beginning_of(self._log, self._topic, partition, [key], bounds.first) if known is None else known
 
     def _take_indices(self, reader: Reader) -> None:
         """What was read since an index was made is added to it."""

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tracklog.infra.lines import about
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import LoopSettings
@@ -172,15 +173,16 @@ class Worker:
     async def _work(self, trajectory_id: str, leash: Leash) -> None:
         known: Known | None = None
         kept = self.roster.get(trajectory_id)
-        try:
-            if kept is not None:
-                known = await self._runner.work(trajectory_id, kept, leash)
-        except Exception as error:  # noqa: BLE001 - one trajectory never ends the worker; it is looked at again
-            self._told(f"{trajectory_id}: {type(error).__name__}: {error}")
-        finally:
-            del self._tasks[trajectory_id]
-            self.roster.give_back(trajectory_id, known, again_s=self._again_s(known))
-            self._wake.set()
+        with about(trajectory=trajectory_id, partition=None if kept is None else kept.partition):
+            try:
+                if kept is not None:
+                    known = await self._runner.work(trajectory_id, kept, leash)
+            except Exception as error:  # noqa: BLE001 - one trajectory never ends the worker; it is looked at again
+                self._told(f"{trajectory_id}: {type(error).__name__}: {error}")
+            finally:
+                del self._tasks[trajectory_id]
+                self.roster.give_back(trajectory_id, known, again_s=self._again_s(known))
+                self._wake.set()
 
     def _again_s(self, known: Known | None) -> float:
         pause_s = AGAIN_S if known is None else DOUBT_AGAIN_S if known.parked == "doubt" else 0.0

@@ -1,7 +1,8 @@
 """An event as plain values, without the checks of its model: for what moves many and judges none (the exporter).
 
 Everything that `decode_event` takes for an event is one here, with the same name, bytes and hash. The body is what the
-bytes say; whether it is one that a reader would take (`flaw`) is found when it is read back.
+bytes say under the version that wrote them, so it stays the same when a newer version comes; whether it is one that a
+reader would take (`flaw`) is found when it is read back.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _fields(schema: Schema | None, payload: bytes) -> dict[str, Any] | None:
         return None
     source = BytesIO(payload)
     try:
-        fields: Any = fastavro.schemaless_reader(source, schema.parsed, catalog.reader_of(schema))
+        fields: Any = fastavro.schemaless_reader(source, schema.parsed, None)
     except _AVRO_ERRORS:
         return None
     return fields if source.tell() == len(payload) else None
@@ -84,10 +85,8 @@ def _counts(envelope: Mapping[str, Any]) -> bool:
 
 
 def _slowly(key: bytes | None, value: bytes, headers: Sequence[tuple[str, bytes | None]]) -> dict[str, Any]:
-    """With all checks: the envelope, and the body's fields if they can be told."""
-    event = decode_event(key, value, headers)
-    body = {} if event.body is None else event.body.model_dump()
-    return {**body, ENVELOPE_FIELD: event.envelope.model_dump()}
+    """With all checks. A body that did not decode the quick way is left out."""
+    return {ENVELOPE_FIELD: decode_event(key, value, headers).envelope.model_dump()}
 
 
 @lru_cache(maxsize=100_000)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from tracklog.infra import partition_loop
 from tracklog.infra.clock import ManualClock, SystemClock
+from tracklog.infra.lines import about_now
 from tracklog.infra.log.memory import MemoryLog
 from tracklog.infra.log.memory_store import MemoryReader
 from tracklog.infra.log.port import Record
@@ -278,6 +279,7 @@ def test_what_was_read_before_a_revocation_and_not_folded_is_left_to_the_next_ow
     ends = fill(log, 10)
     owner = Ledger()
     loop = loop_of(log, owner, LoopSettings(batch_records_max=100, batch_wait_s=5.0, poll_timeout_s=0.05))
+    loop._took_s = 5.0  # as after a batch that took long
     running = Following(loop)
     assert wait_until(lambda: bool(loop._pending), 20), "the batch waits to be filled"
 
@@ -288,6 +290,30 @@ def test_what_was_read_before_a_revocation_and_not_folded_is_left_to_the_next_ow
     follower.stored, follower.offsets = owner.stored, owner.offsets
     loop_of(log, follower).drain()
     assert owner.offsets == in_order(ends)
+
+
+@pytest.mark.parametrize("took_s", [0.0, 0.3])
+def test_a_batch_is_waited_for_no_longer_than_the_one_before_took(log: MemoryLog, took_s: float) -> None:
+    class Slow(Ledger):
+        def fold(self, partition: int, records: Sequence[Record], position: int) -> None:
+            super().fold(partition, records, position)
+            if records:
+                threading.Event().wait(took_s)
+
+    owner = Slow()
+    loop = loop_of(log, owner, LoopSettings(batch_records_max=100, batch_wait_s=60.0, poll_timeout_s=0.05))
+    running = Following(loop)
+
+    def is_folded(count: int) -> bool:
+        return wait_until(lambda: sum(map(len, owner.offsets.values())) == count, 20)
+
+    fill(log, 4)
+    assert is_folded(4)
+    fill(log, 4)  # were the bound the wait, this would take a minute
+    assert is_folded(8)
+
+    assert took_s <= loop._took_s < 20
+    running.end()
 
 
 def test_an_idle_partition_is_confirmed_now_and_then(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,3 +382,27 @@ def test_an_idle_loop_stays_alive(log: MemoryLog) -> None:
 
     assert loop.progress.alive()
     running.end()
+
+
+def test_what_is_said_while_a_batch_is_taken_in_is_about_it(log: MemoryLog) -> None:
+    fill(log, 3)
+    owner, said = Ledger(), list[object]()
+    loop = loop_of(log, owner)
+    loop.on_outage = lambda error: said.append(dict(about_now()))
+    owner.restore = _failing_later(owner)  # type: ignore[method-assign, assignment]
+
+    loop.drain(partitions=[0])
+
+    assert said[0] == {"topic": TOPIC, "partition": 0, "offset": 0}
+
+
+def _failing_later(owner: Ledger) -> Callable[[int], int]:
+    """Its first fold fails once the partition is owned."""
+    restore = owner.restore
+
+    def restored(partition: int) -> int:
+        position = restore(partition)
+        owner.faults.append(StoreUnavailable("away"))
+        return position
+
+    return restored

@@ -243,7 +243,7 @@ def test_variables_of_others_are_left_alone() -> None:
     assert from_environ(environ) == []
 
 
-@pytest.mark.parametrize("name", [one for one in known_names() if not one.endswith((".options", ".roles"))])
+@pytest.mark.parametrize("name", [one for one in known_names() if not one.endswith((".options", ".roles", ".headers"))])
 def test_every_setting_is_reached_by_its_variable(name: str) -> None:
     if name == "kafka":
         return
@@ -261,6 +261,7 @@ def test_no_secret_is_ever_shown(tmp_path: Path) -> None:
         "TRACKLOG_KAFKA_SSL_KEY_PEM": "geheim",
         "TRACKLOG_BLOBS__OPTIONS__SECRET_ACCESS_KEY": "geheim",
         "TRACKLOG_BLOBS__OPTIONS__REGION": "eu-north-1",
+        "TRACKLOG_SPANS__HEADERS__AUTHORIZATION": "geheim",
         "TRACKLOG_REGISTRY__PASSWORD": "geheim",
     }
     settings = load_settings(environ=environ, cwd=tmp_path)
@@ -368,3 +369,9 @@ def test_a_password_of_redis_in_two_places_is_refused(tmp_path: Path) -> None:
     environ = {"TRACKLOG_REDIS": "redis://:a@h:1", "TRACKLOG_REDIS__PASSWORD": "b"}
 
     assert "in one place" in refused(tmp_path, environ=environ).message
+
+
+def test_variables_of_the_test_suite_are_no_settings(tmp_path: Path) -> None:
+    environ = {"TRACKLOG_TEST_KAFKA": "h:1", "TRACKLOG_K8S_BIN": "/opt/kubernetes", "TRACKLOG_TENANT": "t"}
+
+    assert load_settings(environ=environ, cwd=tmp_path).tenant == "t"

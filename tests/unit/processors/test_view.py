@@ -9,7 +9,7 @@ import pytest
 
 from tracklog.processors.processor import Processor, Seen, Shape
 from tracklog.processors.testing import Chain, Driver, Nonconforming, check_conformance, run_of
-from tracklog.processors.view_folding import PARKED_MAX
+from tracklog.processors.view import ViewBounds
 from tracklog.processors.writes import Add, Push, PutJson, Rank, Write
 from tracklog.schemas.errors import InvalidProcessor
 
@@ -136,8 +136,8 @@ def test_a_processor_that_fails_on_everything_ends_instead_of_parking_the_whole_
     processor = Counting()
     processor.raise_on = frozenset({"OwnershipClaimed"})
     driver = Driver(processor, batch_records=5000)
-    chains = [Chain(f"t{n}") for n in range(PARKED_MAX + 1)]
-    with pytest.raises(InvalidProcessor, match="failed on 1000 trajectories"):
+    chains = [Chain(f"t{n}") for n in range(ViewBounds().parked_max + 1)]
+    with pytest.raises(InvalidProcessor, match="after 1000 that are parked"):
         driver.feed(*(chain.claim() for chain in chains))
 
 

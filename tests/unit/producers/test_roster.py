@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracklog.producers.roster import Known, Now, Roster, Standings
+from tracklog.producers.roster import NOBODYS_MAX, Known, Later, Now, Roster, Standings
 from tracklog.producers.spans import Span
 from tracklog.schemas.lifecycle import Parked
 
@@ -34,3 +34,25 @@ def test_what_is_in_doubt_waits_for_the_wall_clock_that_its_deadline_was_set_by(
     assert roster.left_s(START) == 10.0
     assert roster.next(Now(START.us - HOUR_US, START.s + 20.0)) is None
     assert roster.next(Now(due_us, START.s + 21.0)) == "trip-1"
+
+
+def test_of_many_that_wait_those_are_found_whose_time_has_come_in_its_order() -> None:
+    # given trajectories that wait by either clock, some of which are begun with, or were sorted anew, meanwhile
+    later = Later()
+    for number in range(5_000):
+        later.add(f"doubt-{number:04}", 0.0, START.us + number * 1_000_000)
+        later.add(f"again-{number:04}", START.s + number, 0)
+        later.add(f"again-{number:04}", START.s + number + 0.5, 0)
+    for number in range(0, 5_000, 2):
+        later.remove(f"doubt-{number:04}")
+    # when time passes
+    assert later.left_s(START) == 0.5
+    found = later.come(Now(START.us + 9_000_000, START.s + 2.5))
+    # then each is found once, and the next look is when one may be found
+    assert sorted(found) == sorted([*(f"doubt-{n:04}" for n in (1, 3, 5, 7, 9)), *(f"again-{n:04}" for n in range(3))])
+    assert later.come(Now(START.us + 9_000_000, START.s + 2.5)) == []
+    assert later.left_s(Now(START.us + 9_000_000, START.s + 2.5)) == 1.0
+    # and whoever waits again and again leaves nothing behind
+    for number in range(10_000):
+        later.add("again-4999", START.s + 1e6 + number, 0)
+    assert len(later._by_s) + len(later._by_us) <= 2 * 7_500 + NOBODYS_MAX + 1

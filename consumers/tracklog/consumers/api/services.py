@@ -22,6 +22,7 @@ from tracklog.consumers.read_live import LOG
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, SystemEntropy
 from tracklog.infra.health import Health
+from tracklog.infra.lines import AUDIT
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
@@ -40,7 +41,7 @@ from tracklog.schemas.values import check_trajectory_id
 
 __all__ = ["Services"]
 
-audit: Final = logging.getLogger("tracklog.audit")
+audit: Final = logging.getLogger(AUDIT)
 
 
 @dataclass(slots=True)

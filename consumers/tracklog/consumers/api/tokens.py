@@ -27,13 +27,14 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tracklog.infra.clock import Clock, Entropy
+from tracklog.infra.lines import AUDIT
 from tracklog.schemas.approvals import ALL_TENANTS, Approver
 from tracklog.schemas.errors import SettingsError
 from tracklog.schemas.values import Name
 
 __all__ = ["Principal", "Role", "TokenFile", "hash_of", "new_token"]
 
-logger: Final = logging.getLogger("tracklog.audit")
+logger: Final = logging.getLogger(AUDIT)
 RELOAD_S: Final = 5.0
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 

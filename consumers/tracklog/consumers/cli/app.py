@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -47,6 +49,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "cadence": ("cadence", "Show how often checkpoints are taken, and what that costs."),
     "process": ("process", "Fold the log into Redis."),
     "export": ("export", "Stream every event into the cold tier, once."),
+    "cold": ("cold", "Look after the cold tier: check it, merge its files."),
+    "retention": ("retention", "Let go of what the log need not keep any more."),
     "new": ("new", "Begin something of one's own."),
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),
     "quarantine": ("quarantine", "Look at records that are no events."),
@@ -57,6 +61,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "doctor": ("doctor", "Check that everything needed is there and sound."),
 }
 """Command -> its module here, and its line in the help."""
+
+TERMINATED: Final = 128 + signal.SIGTERM
 
 EXIT_CODES: Final = """\b
 Exit codes: 0 fine · 1 faults found, or some input refused · 2 bad input · 3 log, Redis, blobs or output unavailable ·
@@ -140,7 +146,15 @@ def root(
         raise typer.Exit
 
 
+def hear_sigterm(pid: int) -> None:
+    """Process 1 of a container is not ended by a signal that it does not handle: SIGTERM, before a command handles it
+    itself, would be lost, and the container be killed when its grace period is over."""
+    if pid == 1:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+
+
 def main() -> None:
     """Entry point of `tracklog`."""
+    hear_sigterm(os.getpid())
     with guarded_streams():
         app()

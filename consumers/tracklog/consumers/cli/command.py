@@ -89,7 +89,9 @@ def command(app: typer.Typer, name: str | None = None, **info: Any) -> Callable[
         own = [p.replace(annotation=hints[p.name]) for p in list(inspect.signature(body).parameters.values())[1:]]
 
         def call(ctx: typer.Context, **given: Any) -> None:
-            run = Run.of({**(ctx.find_root().obj or {}), **_shared(given)}, environ=os.environ)
+            run = Run.of(
+                {**(ctx.find_root().obj or {}), **_shared(given)}, environ=os.environ, role=name or body.__name__
+            )
             with run.ending():
                 body(run, **given)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from tracklog.infra.lines import JsonLines
+
 PLAIN_WIDTH: Final = 160
 """Columns where there is no terminal to ask."""
 PROGRESS_EVERY: Final = 10
@@ -31,6 +33,8 @@ Advance = Callable[[int], None]
 class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self.lines: JsonLines | None = None
+        """Where it is set, what is said about the run is JSON, a line each."""
 
     @cached_property
     def console(self) -> Console:
@@ -55,10 +59,19 @@ class Output:
 
     def note(self, line: str) -> None:
         """About the run, on standard error, under --json too."""
-        self.errors.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+        if not self._as_line("info", line):
+            self.errors.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+    def _as_line(self, level: str, message: str, **more: object) -> bool:
+        if self.lines is None:
+            return False
+        sys.stderr.write(self.lines.line(level, message, **more) + "\n")
+        sys.stderr.flush()
+        return True
 
     def warning(self, line: str) -> None:
-        self.errors.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if not self._as_line("warning", line):
+            self.errors.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     def table(
         self,
@@ -82,6 +95,9 @@ class Output:
                 self.text(line)
 
     def error(self, error: TracklogError) -> None:
+        named = {"error": type(error).__name__, "hint": error.hint, "exit_code": error.exit_code}
+        if self._as_line("error", error.message, **named):
+            return
         if self.as_json:
             document = {
                 "type": type(error).__name__,
@@ -99,7 +115,7 @@ class Output:
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Advance]:
         """A bar on a terminal, now and then a plain line elsewhere; always on standard error."""
-        if self.errors.is_terminal and not self.as_json:
+        if self.errors.is_terminal and not self.as_json and self.lines is None:
             with self._bar(what, total) as advance:
                 yield advance
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +19,10 @@ from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
 from tracklog.processors.faust_runner import FaustRun, run_on_faust
+from tracklog.processors.processor import Processor
 from tracklog.processors.running import Processes, processes
-from tracklog.schemas.errors import InputError
+from tracklog.processors.spans import Spans
+from tracklog.schemas.errors import InputError, SettingsError
 
 app = new_app()
 
@@ -54,6 +56,7 @@ def process(
     Examples:
       tracklog process --once
       tracklog --log kafka://localhost:9092 --redis redis://localhost:6379 process
+      tracklog --set spans.endpoint=http://localhost:4318/v1/traces process spans
       tracklog process failures --load my_views.failures:Failures
       tracklog --log kafka://localhost:9092 process --runner faust --web-port 6066
     """
@@ -66,7 +69,13 @@ def process(
     with opened_log(run.settings, make_topics=True) as log, opened_redis(run.settings) as client:
         check_writable(log, run.settings)
         work = processes(
-            processors, log, client, run.settings, clock=SystemClock(), entropy=SystemEntropy(), builtin=builtin
+            [_outward(run, one) for one in processors],
+            log,
+            client,
+            run.settings,
+            clock=SystemClock(),
+            entropy=SystemEntropy(),
+            builtin=builtin,
         )
         work.loop.on_outage = lambda error: tell_outage(run, error)
         if once:
@@ -78,6 +87,19 @@ def process(
                 _follow_on_faust(run, work, log, web_port)
             else:
                 _follow(run, work)
+
+
+def _outward(run: Run, processor: Processor[Any]) -> Processor[Any]:
+    """The one that exports, in place of the one that only knows what to export. Raises SettingsError, InputError."""
+    if not isinstance(processor, Spans):
+        return processor
+    if not run.settings.spans.endpoint:
+        raise SettingsError("spans.endpoint is not set: spans go nowhere", hint="set it to an OTLP/HTTP address")
+    try:
+        from tracklog.processors.spans_otlp import ExportedSpans
+    except ModuleNotFoundError as error:
+        raise InputError("exporting spans needs the extra otel", hint="pip install 'tracklog[otel]'") from error
+    return ExportedSpans(run.settings.spans, SystemClock())
 
 
 def _follow(run: Run, work: Processes) -> None:

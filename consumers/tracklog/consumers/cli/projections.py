@@ -1,7 +1,8 @@
-"""`tracklog projections list|verify|rebuild|retry|drop`"""
+"""`tracklog projections list|lag|read|verify|rebuild|switch|retry|drop`"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -12,7 +13,10 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, the_one
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.projections import Known, Projections, tried
+from tracklog.consumers.read import Reader
+from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
+from tracklog.infra.clock import SystemClock
 from tracklog.processors.comparing import Difference
 from tracklog.schemas.errors import InputError
 
@@ -20,6 +24,7 @@ app = new_app(help="Look at what is folded into Redis, compare it with the log, 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A projection: see `tracklog projections list`.")]
 SHOWN_CHARS_MAX = 200
+BEHIND_MAX = 1000
 
 
 @command(app, name="list")
@@ -60,6 +65,74 @@ def _tell_parked(run: Run, known: Sequence[Known]) -> None:
 
 
 @command(app)
+def lag(
+    run: Run,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these; all.")] = None,
+    max_s: Annotated[
+        float | None, typer.Option("--max-s", min=0.0, help="Exit code 1 when one is more seconds behind.")
+    ] = None,
+) -> None:
+    """Show how far each projection is behind the log, by partition: in records, and the age of the oldest one.
+
+    Exit code 1 with --max-s when one is further behind, or when its age cannot be read.
+
+    \b
+    Examples:
+      tracklog projections lag
+      tracklog projections lag trajectories --max-s 5
+    """
+    with _opened(run) as projections:
+        for name in names or ():
+            projections.one(name)
+        found = [one for one in projections.lag(SystemClock()) if not names or one.name in names]
+    late = [one for one in found if max_s is not None and (one.age_s is None or one.age_s > max_s)]
+    if late:
+        run.faulty()
+    if run.as_json:
+        run.out.json({"lag": [one._asdict() for one in found], "late": len(late)})
+        return
+    rows = [
+        (one.name, str(one.version), *map(str, (one.partition, one.position, one.records)), _age(one.age_s))
+        for one in found
+    ]
+    columns = ("projection", "version", "partition", "position", "behind", "oldest")
+    run.out.table(columns, rows, right=columns[2:], title="lag")
+    for one in late:
+        run.out.text(f"{one.name}, partition {one.partition}: {_age(one.age_s)} behind, more than {max_s:g} s")
+
+
+def _age(age_s: float | None) -> str:
+    return "unknown" if age_s is None else f"{age_s:.1f} s"
+
+
+@command(app)
+def read(
+    run: Run,
+    name: Name,
+    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="A key of it; their names when left out.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Rows of a sorted set or stream.")] = 50,
+) -> None:
+    """Show what a processor keeps: a key in its shape, summed over partitions, or the names of its keys.
+
+    Hashes of numbers and counters are added up; sorted sets show the highest scores, streams the newest entries, other
+    hashes and JSON what each partition has. Naming keys looks at every key in Redis.
+
+    \b
+    Examples:
+      tracklog projections read spend
+      tracklog projections read spend meter:2026-03-01
+    """
+    with _opened(run) as projections:
+        reader = Reader(projections.client, prefix=run.settings.prefix)
+        shown = asyncio.run(reader.keys(name) if key is None else shown_of(reader, name, key, limit))
+    if run.as_json:
+        run.out.json({"name": name, "key": key, "value": shown.value, "as_of": shown.as_of.as_map()})
+        return
+    for row in shown.value if isinstance(shown.value, list) else shown.value.items():
+        run.out.text("  ".join(map(str, row)) if isinstance(row, tuple | list) else str(row))
+
+
+@command(app)
 def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> None:
     """Fold the log afresh in memory, and compare it with Redis key by key; name the first that differs.
 
@@ -69,9 +142,10 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
     \b
     Examples:
       tracklog projections verify spend
+      tracklog projections verify trajectories
       tracklog projections verify failures --load my_views.failures:Failures
     """
-    processor = the_one(available(load, folder), name)
+    processor = the_one(available(load, folder), name, run.settings)
     with _opened(run) as projections:
         total = sum(projections.one(name).positions.values())
         with run.out.progress(f"folding {name}", total) as advance:
@@ -109,7 +183,7 @@ def rebuild(run: Run, name: Name, load: Load = None, folder: Folder = None) -> N
     Examples:
       tracklog projections rebuild spend
     """
-    processor = the_one(available(load, folder), name)
+    processor = the_one(available(load, folder), name, run.settings)
     with _opened(run) as projections:
         topic = run.settings.topic_names.events
         partitions = range(projections.log.partition_count(topic))
@@ -121,6 +195,32 @@ def rebuild(run: Run, name: Name, load: Load = None, folder: Folder = None) -> N
         return
     said = {True: "; equal to what was there", False: "; what was there was different", None: ""}[built.equal]
     run.out.text(f"{name}, version {processor.version}: {built.records} records folded into build {built.build}{said}")
+
+
+@command(app)
+def switch(
+    run: Run,
+    name: Name,
+    version: Annotated[int, typer.Option("--version", min=1, help="The version that readers are to follow.")],
+    behind_max: Annotated[
+        int, typer.Option("--behind-max", min=0, help="How many records it may be behind the log.")
+    ] = BEHIND_MAX,
+) -> None:
+    """Turn readers over to a version that another process has folded already, beside the one they follow.
+
+    Refused while nobody has folded that version, or it is far behind. The version before stays: go back to it in
+    the same way, or drop it.
+
+    \b
+    Examples:
+      tracklog projections switch spend --version 2
+    """
+    with _opened(run) as projections:
+        done = projections.switch(name, version, behind_max=behind_max)
+    if run.as_json:
+        run.out.json({"name": name, **done._asdict()})
+    else:
+        run.out.text(f"{name}: readers follow version {done.now}, before that {done.before}; {done.behind} behind")
 
 
 @command(app)

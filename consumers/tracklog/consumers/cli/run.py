@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -28,14 +29,17 @@ class Run:
         self.exit_code = 0
         self._flags = dict(flags)
         self._environ = environ
+        self.role = ""
 
     @classmethod
-    def of(cls, shared: Mapping[str, Any], *, environ: Mapping[str, str]) -> Run:
+    def of(cls, shared: Mapping[str, Any], *, environ: Mapping[str, str], role: str = "") -> Run:
         flags = {name: shared[name] for name in ("log", "redis", "blobs", "prefix", "config") if name in shared}
         for assignment in shared.get("settings", ()):
             name, separator, value = assignment.partition("=")
             flags[name] = value if separator else None
-        return cls(flags, as_json=bool(shared.get("as_json")), environ=environ)
+        run = cls(flags, as_json=bool(shared.get("as_json")), environ=environ)
+        run.role = role
+        return run
 
     @cached_property
     def settings(self) -> Settings:
@@ -45,7 +49,20 @@ class Run:
         missing = [name for name, value in self._flags.items() if value is None]
         if missing:
             raise InputError(f"--set {missing[0]} has no value", hint="write --set NAME=VALUE")
-        return load_settings(flags=self._flags, environ=self._environ, cwd=Path.cwd())
+        settings = load_settings(flags=self._flags, environ=self._environ, cwd=Path.cwd())
+        if settings.logging.format == "json":
+            self._say_json()
+        return settings
+
+    def _say_json(self) -> None:
+        """From here on, of Python's own logging too."""
+        from tracklog.infra.clock import SystemClock
+        from tracklog.infra.lines import JsonLines
+
+        self.out.lines = JsonLines(self.role, SystemClock())
+        handler = logging.StreamHandler()
+        handler.setFormatter(self.out.lines)
+        logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
 
     def taken(self, name: str) -> str | None:
         """The value of a `--set NAME=VALUE` that is the command's own, and no setting. To be asked for before those."""

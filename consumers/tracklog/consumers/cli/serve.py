@@ -16,6 +16,7 @@ from tracklog.consumers.cli.standing import run_together, stop_at_signals, while
 from tracklog.consumers.observing.role import observed
 from tracklog.consumers.wiring import blobs_of, check_writable, framing_of, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
+from tracklog.infra.lines import AUDIT
 from tracklog.infra.log.port import Log
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.settings_http import LOOPBACK
@@ -75,24 +76,34 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         settings=run.settings,
         oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
+    server = _server(run, services)
+    listening = _listening(settings.host, settings.port)  # before anybody is told that it is ready
+    services.health.needs(lambda: None if server.started else "the API is starting")
     with observed("serve", run.settings, log, client, told=run.out.note, health=services.health) as seen:
         of_server(seen, services)
-        await _until_stopped(run, services)
+        await _until_stopped(run, services, server, listening)
 
 
-async def _until_stopped(run: Run, services: Services) -> None:
+def _server(run: Run, services: Services) -> uvicorn.Server:
     import uvicorn
 
     from tracklog.consumers.api.app import make_app
 
-    settings = run.settings.api
-    app = make_app(services, body_bytes_max=settings.body_bytes_max)
-    listening = _listening(settings.host, settings.port)
-    told = logging.getLogger("tracklog.audit")
-    told.addHandler(logging.StreamHandler())
+    app = make_app(services, body_bytes_max=run.settings.api.body_bytes_max)
+    told, as_lines = logging.getLogger(AUDIT), run.out.lines is not None
     told.setLevel(logging.INFO)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, access_log=False))
+    if not as_lines:
+        told.addHandler(logging.StreamHandler())
+    log_config = None if as_lines else uvicorn.config.LOGGING_CONFIG  # lines go to the handler that is there already
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=log_config, log_level="warning", timeout_graceful_shutdown=5, access_log=False)
+    )
     setattr(server, "capture_signals", nullcontext)  # noqa: B010 - it would raise the signal again at its end
+    return server
+
+
+async def _until_stopped(run: Run, services: Services, server: uvicorn.Server, listening: socket.socket) -> None:
+    settings = run.settings.api
 
     async def serving(stop: asyncio.Event) -> None:
         leaving = asyncio.create_task(_leave(stop, services, server))

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from tracklog.consumers.cli.run import Run
 from tracklog.infra.log.port import Log
-from tracklog.infra.partition_loop import OUTAGE_S_MAX
 from tracklog.schemas.errors import ClientFatal, LogUnavailable, TracklogError
 
 __all__ = ["run_together", "stop_at_signals", "stopped_by_signals", "tell_outage", "while_log_lives"]
@@ -40,11 +39,11 @@ def stopped_by_signals() -> threading.Event:
 
 
 def tell_outage(run: Run, error: TracklogError | None) -> None:
-    """A wait of two minutes that says nothing looks like a program that hangs."""
+    """A wait that says nothing looks like a program that hangs."""
     if error is None:
         run.out.note("it is back; going on")
     else:
-        run.out.warning(f"waiting, for up to {OUTAGE_S_MAX:g} s: {error.message}")
+        run.out.warning(f"waiting, for up to {run.settings.loop.outage_timeout_s:g} s: {error.message}")
 
 
 async def while_log_lives(

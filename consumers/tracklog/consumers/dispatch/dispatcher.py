@@ -28,6 +28,7 @@ from tracklog.consumers.dispatch.slots import EMPTY, Row
 from tracklog.consumers.dispatch.turns import Turns
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
+from tracklog.infra.lines import about
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.partition_loop import PartitionLoop
@@ -197,7 +198,9 @@ class Dispatcher:
         call.cancelled, call.fresh = one.trajectory_id in owned.cancelled, fresh
         owned.calls[call.hash] = call
         self._where[call.hash] = partition
-        owned.tasks[call.hash] = asyncio.create_task(self._care(call), name=f"tracklog-{one.intent.call_id}")
+        owned.tasks[call.hash] = asyncio.create_task(
+            self._cared(call, partition), name=f"tracklog-{one.intent.call_id}"
+        )
 
     def _look_again(self) -> None:
         """Calls that wait look at what they know again."""
@@ -241,6 +244,10 @@ class Dispatcher:
         for call_hash in owned.calls:
             self._where.pop(call_hash, None)
         self._ledger.disown(partition)
+
+    async def _cared(self, call: OpenCall, partition: int) -> None:
+        with about(trajectory=call.trajectory_id, call=call.intent.call_id, partition=partition):
+            await self._care(call)
 
     async def _care(self, call: OpenCall) -> None:
         """One call, as long as it is open here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 
 from tracklog.consumers.export.models import Models, Seen, served_by
-from tracklog.infra.cold.columns import EVENTS, UNDECODABLE
+from tracklog.infra.cold.columns import EVENTS, UNDECODABLE, row_check
 from tracklog.infra.cold.table import Identity
 from tracklog.infra.log.port import Record
 from tracklog.producers.asked import EXT_TOOLS
@@ -20,7 +20,7 @@ from tracklog.producers.fork_start import EXT_REPLY
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.plain import PlainEvent, plain_event
 
-__all__ = ["Batch", "batch_of"]
+__all__ = ["Batch", "batch_of", "body_text", "date_of", "may_name_blobs"]
 
 DAY_MS: Final = 24 * 3600 * 1000
 _EPOCH: Final = date(1970, 1, 1)
@@ -47,7 +47,7 @@ def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Model
     foreign: list[tuple[Any, ...]] = []
     naming: list[Record] = []
     seen: list[Seen] = []
-    size_bytes, dump, day = 0, orjson.dumps, _Days()
+    size_bytes, day = 0, _Days()
     for record in records:
         skipped, begin = record.offset - begin, record.offset + 1
         try:
@@ -56,8 +56,8 @@ def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Model
             foreign.append(_foreign_row(record, skipped, error.message, day.of(record.timestamp_ms)))
             continue
         envelope, body = event.envelope, event.body
-        text = None if body is None else dump(body, default=bytes.hex, option=orjson.OPT_NON_STR_KEYS)
-        if _may_name(event, text):
+        text = None if body is None else body_text(body)
+        if may_name_blobs(event, text):
             naming.append(record)
         inbox = envelope["inbox_id"]
         size_bytes += len(event.payload)
@@ -79,7 +79,7 @@ def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Model
                 None if inbox is None else inbox["seq"],
                 text,
                 event.fingerprint,
-                int.from_bytes(event.hash[:8], "little", signed=True),
+                row_check(event.hash, record.partition, record.offset, record.timestamp_ms),
                 event.stated_hash,
                 event.payload,
                 envelope["tenant"],
@@ -92,7 +92,18 @@ def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Model
     return Batch(rows, _table(foreign, UNDECODABLE, log), naming, size_bytes, min(times), max(times))
 
 
-def _may_name(event: PlainEvent, text: bytes | None) -> bool:
+def body_text(body: Mapping[str, Any]) -> bytes:
+    """The body as JSON: bytes in hex."""
+    return orjson.dumps(body, default=bytes.hex)
+
+
+def date_of(append_ms: int) -> date:
+    """The day of an append, UTC; the nearest that there is for a time that is none."""
+    return _Days().of(append_ms)
+
+
+def may_name_blobs(event: PlainEvent, text: bytes | None) -> bool:
+    """False when the event surely names none: told from its JSON, which costs less than decoding it with checks."""
     if text is None:
         return False
     ext = event.envelope["ext"]

@@ -12,6 +12,7 @@ from tracklog.consumers.export.blobs import BroughtBlobs
 from tracklog.consumers.export.exporter import Committed, Exporter, Tables
 from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.clock import Clock, Entropy
+from tracklog.infra.cold.joined import JoinedLog
 from tracklog.infra.cold.table import EVENTS_TABLE, UNDECODABLE_TABLE, ColdTable, Identity
 from tracklog.infra.log.port import Log
 from tracklog.infra.partition_loop import PartitionLoop
@@ -85,6 +86,16 @@ class Export:
             with suppress(LogError):
                 behind[partition] = max(0, self.log.bounds(topic, partition).end - stored)
         return behind
+
+    def gap(self) -> dict[int, int]:
+        """Offsets of each owned partition that the log has let go of and that are not in the table. Partitions that
+        cannot be asked for are left out."""
+        log = self.log.hot if isinstance(self.log, JoinedLog) else self.log
+        missing = {}
+        for partition, stored in dict(self.exporter.stored).items():
+            with suppress(LogError):
+                missing[partition] = max(0, log.bounds(self.tables.events.identity.topic, partition).first - stored)
+        return missing
 
 
 def identity_of(log: Log, settings: Settings) -> Identity:

@@ -93,6 +93,8 @@ def _exporter_now(work: Export) -> Iterator[Sample]:
     yield Sample("tracklog_export_conflicts_total", told.conflicts)
     yield Sample("tracklog_export_rows_waiting", work.exporter.rows)
     yield Sample("tracklog_export_durable_seconds", told.durable_s)
+    for partition, offsets in work.gap().items():
+        yield Sample("tracklog_export_gap_offsets", offsets, {"partition": str(partition)})
     yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
 
 

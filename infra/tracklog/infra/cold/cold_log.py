@@ -11,13 +11,13 @@ import hashlib
 import heapq
 import json
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
-from tracklog.infra.cold.columns import UNDECODABLE
+from tracklog.infra.cold.columns import UNDECODABLE, row_check
 from tracklog.infra.cold.scan import scan
 from tracklog.infra.cold.table import UNDECODABLE_TABLE, ColdTable
 from tracklog.infra.log.offsets import check_partition, check_position
@@ -37,7 +37,7 @@ from tracklog.schemas.errors import (
 )
 from tracklog.schemas.topics import TopicSpec
 
-__all__ = ["COLD", "ColdLog"]
+__all__ = ["COLD", "ColdLog", "placed_foreign", "record_of"]
 
 COLD: Final = "cold:"
 LOOK_S: Final = 0.5
@@ -53,7 +53,7 @@ _COLUMNS: Final = (
     "payload",
     "stated_hash",
 )
-_HASH_CHECKED: Final = 8
+_LEAST: Final = ("trajectory_id", "offset_min")
 
 
 class ColdLog:
@@ -65,7 +65,9 @@ class ColdLog:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._table: ColdTable | None = None
-        self._aside: ColdTable | None = None
+        self._index_lock = threading.Lock()
+        self._firsts: dict[int, tuple[int, dict[bytes, int]]] = {}
+        """By partition: up to where it was read, and the first offset of each trajectory below that."""
 
     @property
     def url(self) -> str:
@@ -105,7 +107,7 @@ class ColdLog:
                         return int(offset)
         return bounds.end
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> Reader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> Reader:
         for partition in starts:
             check_partition(topic, partition, self.partition_count(topic))
         return ColdReader(self, topic, starts)
@@ -129,6 +131,26 @@ class ColdLog:
                     raise _not_whole(table, partition, expected, record.offset)
                 expected = record.offset + 1
                 yield record
+
+    def first_with(self, topic: str, partition: int, keys: Collection[bytes], end: int | None = None) -> int:
+        """The least offset of an event under one of these keys below `end` (else that of the table); the end when
+        there is none.
+
+        The first call for a partition reads two columns of it; what is added later is read when it is asked for.
+        """
+        with self._index_lock, _as_log():
+            bounds = self.bounds(topic, partition)
+            if not self._is_events(topic):
+                return bounds.end
+            end = bounds.end if end is None else end
+            upto, firsts = self._firsts.get(partition, (bounds.first, {}))
+            if upto < end:
+                for rows in scan(self._fresh(), partition, upto, end, ("offset", "trajectory_id")):
+                    least = rows.group_by("trajectory_id").aggregate([("offset", "min")])
+                    for name, offset in zip(*(least[one].to_pylist() for one in _LEAST), strict=True):
+                        firsts.setdefault(name.encode(), offset)
+                self._firsts[partition] = (end, firsts)
+            return min((firsts[key] for key in keys if key in firsts and firsts[key] < end), default=end)
 
     def describe(self, topic: str) -> TopicInfo:
         count = self.partition_count(topic)
@@ -284,24 +306,34 @@ def _not_whole(table: ColdTable, partition: int, expected: int, found: int) -> L
     )
 
 
+def record_of(topic: str, row: Mapping[str, Any]) -> Record:
+    """A row of the events table as the record that it was."""
+    return next(_made(topic, row["partition"], [[row[name]] for name in _COLUMNS]))[0]
+
+
+def placed_foreign(log: ColdLog, topic: str, partition: int) -> list[_Placed]:
+    """All records of a partition that were no events, each with how many offsets before it the log gives nobody."""
+    return log._undecodable(topic, partition, 0, 2**63 - 1)
+
+
 def _records(topic: str, partition: int, rows: pa.Table) -> Iterator[_Placed]:
-    columns = [rows[name].to_pylist() for name in _COLUMNS]
+    yield from _made(topic, partition, [rows[name].to_pylist() for name in _COLUMNS])
+
+
+def _made(topic: str, partition: int, columns: Sequence[Sequence[Any]]) -> Iterator[_Placed]:
     for offset, skipped, append_ms, trajectory_id, event_type, fingerprint, check, payload, stated in zip(
         *columns, strict=True
     ):
+        digest = event_hash(fingerprint, payload)
+        if check != row_check(digest, partition, offset, append_ms):
+            digest = hashlib.sha256(digest).digest()  # any other one: its bytes are not what was exported here
         headers = (
             (HEADER_TYPE, event_type.encode()),
             (HEADER_SCHEMA, fingerprint),
-            (HEADER_HASH, stated or _hash_then(event_hash(fingerprint, payload), check)),
+            (HEADER_HASH, stated or digest),
         )
         value = SINGLE_OBJECT_MARK + fingerprint + payload
         yield Record(topic, partition, offset, append_ms, trajectory_id.encode(), value, headers), skipped
-
-
-def _hash_then(digest: bytes, check: int) -> bytes:
-    """The hash that the event had when it was exported: another one than its bytes have now, where these changed."""
-    begins = check.to_bytes(_HASH_CHECKED, "little", signed=True)
-    return digest if digest.startswith(begins) else begins + hashlib.sha256(digest).digest()[_HASH_CHECKED:]
 
 
 def _foreign(topic: str, row: Mapping[str, Any]) -> _Placed:

@@ -4,8 +4,8 @@ Bytes are kept once: hashes and the event's id are in the payload, from which ev
 
     skipped     offsets directly before this record that the log gives nobody (control records, aborted ones): so
                 offset - skipped is where the record before ends, and a row that is missing shows
-    check       the first 8 bytes of the event's hash, little-endian, signed: an altered payload shows, also of an
-                event that nothing hangs on yet
+    check       8 bytes of a hash over the event's hash and its place (`row_check`): an altered payload shows, also
+                of an event that nothing hangs on yet, and so does a row that was moved
     stated_hash what the record's header stated where that was not the hash of its bytes, else null: it was tampered
                 with before it was exported
     body        the body as JSON for people: bytes in hex. Null for a type, version or body that is not known
@@ -16,11 +16,13 @@ Bytes are kept once: hashes and the event's id are in the payload, from which ev
 
 from __future__ import annotations
 
+import hashlib
+from struct import Struct
 from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["EVENTS", "FILE_COLUMNS", "NO_MODEL", "PARTITIONED_BY", "UNDECODABLE"]
+__all__ = ["EVENTS", "FILE_COLUMNS", "NO_MODEL", "PARTITIONED_BY", "UNDECODABLE", "row_check"]
 
 NO_MODEL: Final = "none"
 PARTITIONED_BY: Final = ("tenant", "date", "model")
@@ -81,3 +83,12 @@ UNDECODABLE: Final = pa.schema(
     ]
 )
 """The side table: records of the events topic that are no events. `headers` is JSON, [[name, hex]]."""
+
+_PLACED: Final = Struct("<iqq")
+
+
+def row_check(event_hash: bytes, partition: int, offset: int, append_ms: int) -> int:
+    """The column `check`: the first 8 bytes, little-endian and signed, of SHA-256 over the event's hash, the partition
+    (4 bytes), the offset and the time of append (8 each, little-endian)."""
+    digest = hashlib.sha256(event_hash + _PLACED.pack(partition, offset, append_ms)).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)

@@ -22,7 +22,7 @@ _DENIED = re.compile(
     r"|Permission denied|Read-only file system|Operation not permitted",
     re.IGNORECASE,
 )
-_FULL = re.compile(r"No space left|quota exceeded", re.IGNORECASE)
+_FULL = re.compile(r"No space left|quota exceeded|File too large", re.IGNORECASE)
 _IN_THE_WAY = re.compile(r"File exists|Not a directory", re.IGNORECASE)
 _GONE = re.compile(r"File not found|No such file|404 Not Found", re.IGNORECASE)
 _RACED = re.compile(r"Concurrent transaction|concurrent transaction|Failed to commit transaction: \d+|already exists")

@@ -62,6 +62,8 @@ class JoinedLog:
         self._cold: ColdLog | None = None
         self._looked = False
         self._table: dict[int, Bounds] = {}
+        self._seams: dict[int, Seam] = {}
+        """As they were last found; what the log keeps only begins later than that."""
 
     @property
     def url(self) -> str:
@@ -97,10 +99,18 @@ class JoinedLog:
         assert self._cold is not None
         return min(found, self._cold.offset_at(topic, partition, timestamp_ms))
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> Reader:
+    def first_with(self, topic: str, partition: int, keys: Collection[bytes]) -> int:
+        """The first offset at which a record under one of these keys may lie: of what was trimmed, the table knows."""
+        seam = self._seams.get(partition) if topic == self._topic else None
+        if seam is None:  # whoever asks has asked for the bounds just now
+            return 0
+        assert self._cold is not None
+        return self._cold.first_with(topic, partition, keys, seam.kept)
+
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> Reader:
         if topic != self._topic:
-            return self.hot.reader(topic, starts)
-        return JoinedReader(self, topic, starts)
+            return self.hot.reader(topic, starts, follows=follows)
+        return JoinedReader(self, topic, starts, follows=follows)
 
     def group(self, group_id: str, topic: str, listener: GroupListener) -> GroupMember:
         if topic != self._topic:
@@ -138,7 +148,8 @@ class JoinedLog:
                 table = self._table[partition] = cold.bounds(self._topic, partition)
         if not table.first < kept.first <= table.end:
             return None
-        return Seam(table.first, table.end, kept.first)
+        seam = self._seams[partition] = Seam(table.first, table.end, kept.first)
+        return seam
 
     def cold_records(self, partition: int, start: int, seam: Seam) -> Iterator[Record]:
         assert self._cold is not None
@@ -230,13 +241,13 @@ class _Behind:
 class JoinedReader:
     """See `Reader`. While a partition is read from the table, the others wait."""
 
-    def __init__(self, log: JoinedLog, topic: str, starts: Mapping[int, int]) -> None:
+    def __init__(self, log: JoinedLog, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> None:
         self._behind = _Behind(log, topic)
         own = {}
         for partition, offset in starts.items():
             goes_on = self._behind.take_over(partition, offset)
             own[partition] = offset if goes_on is None else goes_on
-        self._hot = log.hot.reader(topic, own)
+        self._hot = log.hot.reader(topic, own, follows=follows)
         self._partitions = tuple(starts)
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:

@@ -6,7 +6,7 @@ commit names them, and what the commit wrote is synced before its rows count as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -23,6 +23,7 @@ LOG: Final = "_delta_log"
 PROBE: Final = "_tracklog/conditional-put"
 RETRIES_MAX: Final = 10
 """Of one request to an object store, within the time-out: enough where every second one fails."""
+TEXT_BYTES_MAX: Final = 64 * 1024
 PARQUET: Final = "application/vnd.apache.parquet"
 
 
@@ -67,6 +68,39 @@ class Place:
         """Writes a file that is whole and durable before this returns. Raises ColdError."""
         with speaking_of(f"cannot write {self.uri}/{path}"):
             self._files.write(path, data, PARQUET)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Of an object store: a key that nobody else can create; False when it is there."""
+        assert isinstance(self._files, BlobObjects)
+        with speaking_of(f"cannot write {self.uri}/{path}"):
+            return self._files.create(path, data)
+
+    def text(self, path: str) -> str:
+        """A small file; empty when it is gone."""
+        with speaking_of(f"cannot read {self.uri}/{path}"):
+            return (self._files.read(path, TEXT_BYTES_MAX) or b"").decode(errors="replace")
+
+    def remove(self, path: str) -> None:
+        """Removes a file, if it is there."""
+        with speaking_of(f"cannot remove {self.uri}/{path}"):
+            if self.folder is not None:
+                (self.folder / path).unlink(missing_ok=True)
+            else:
+                assert isinstance(self._files, BlobObjects)
+                self._files.remove(path)
+
+    def sync_files(self, paths: Iterable[str]) -> None:
+        """Makes durable what deltalake wrote into a local disk: files, and the folders that name them."""
+        if self.folder is None:
+            return
+        with speaking_of(f"cannot sync {self.uri}"):
+            folders = {self.folder}
+            for path in paths:
+                file = self.folder / path
+                sync_file(file)
+                folders.update(one for one in file.parents if self.folder in one.parents)
+            for folder in folders:
+                sync_directory(folder)
 
     def sync_log(self, versions: range) -> None:
         """Makes durable what commits wrote, on a local disk: theirs, and others' below ours."""

@@ -8,7 +8,7 @@ given out: only row groups that overlap are held at once.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -33,11 +33,18 @@ class _Piece(NamedTuple):
 
 
 def scan(
-    table: ColdTable, partition: int, first: int = 0, end: int | None = None, columns: Sequence[str] | None = None
+    table: ColdTable,
+    partition: int,
+    first: int = 0,
+    end: int | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    on_damaged: Callable[[DataFile, ColdDamaged], None] | None = None,
 ) -> Iterator[pa.Table]:
     """Tables of rows, in the order of offsets within and among them. Rows that are there twice come twice.
 
-    `columns` is a part of those of the events table; all without. Raises ColdDamaged that names the file.
+    `columns` is a part of those of the events table; all without. Raises ColdDamaged that names the file, or tells
+    `on_damaged` and goes on without what cannot be read.
     """
     wanted = list(columns) if columns is not None else EVENTS.names
     names = [*wanted, *(name for name in ("partition", "offset") if name not in wanted)]
@@ -46,11 +53,16 @@ def scan(
     held: list[pa.Table] = []
     while heap:
         piece = heapq.heappop(heap)
-        if piece.row_group < 0:
-            for found in _row_groups(table, piece, partition, first, end):
-                heapq.heappush(heap, found)
-        else:
-            held.append(_rows(table, piece, names, partition, first, end))
+        try:
+            if piece.row_group < 0:
+                for found in list(_row_groups(table, piece, partition, first, end)):
+                    heapq.heappush(heap, found)
+            else:
+                held.append(_rows(table, piece, names, partition, first, end))
+        except ColdDamaged as error:
+            if on_damaged is None:
+                raise
+            on_damaged(piece.file, error)
         if held and (not heap or heap[0].offset_min > piece.offset_min):
             ready, held = _before(held, heap[0].offset_min if heap else None)
             if ready.num_rows:
@@ -82,7 +94,7 @@ def _rows(
     mask = pc.and_(pc.equal(rows["partition"], partition), pc.greater_equal(rows["offset"], first))
     if end is not None:
         mask = pc.and_(mask, pc.less(rows["offset"], end))
-    return _complete(rows.filter(mask), names, piece.file)
+    return _complete(rows, names, piece.file).filter(mask)  # of our types: views, which others write, have no filter
 
 
 def _complete(rows: pa.Table, names: Sequence[str], file: DataFile) -> pa.Table:

@@ -197,7 +197,9 @@ class ColdTable:
 
     def filesystem(self) -> pafs.FileSystem:
         """For reading the table's files by their `path`."""
-        if self._filesystem is None:
+        if self._filesystem is None and self._place.folder is not None:
+            self._filesystem = pafs.SubTreeFileSystem(str(self._place.folder), pafs.LocalFileSystem())
+        elif self._filesystem is None:
             self._filesystem = self._handle.to_pyarrow_dataset().filesystem
         return self._filesystem
 

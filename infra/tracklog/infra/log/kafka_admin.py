@@ -126,7 +126,8 @@ class KafkaAdmin:
         config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
         replicas = min(len(partition.replicas) for partition in described.partitions)
         spec = TopicSpec(topic, len(described.partitions), replicas, config)
-        return TopicInfo(spec, str(described.topic_id), self._cluster(), barrier_of(config))
+        fixed = frozenset(name for name, entry in entries.items() if entry.is_read_only)
+        return TopicInfo(spec, str(described.topic_id), self._cluster(), barrier_of(config), fixed)
 
     def create(self, specs: Iterable[TopicSpec]) -> list[str]:
         wanted = {

@@ -2,7 +2,9 @@
 
 A consumer has one fetch at a broker at a time, and a new assignment waits for it. So read-backs use consumers
 whose fetches wait 2 ms at most (measured: produce and read back 1.5 ms; with the default wait, 500 ms), and take
-the one that has rested longest. A reader that turns out to follow a partition moves to a patient consumer.
+the one that has rested longest. A reader that follows a partition has a patient consumer, whose fetch waits at the
+broker until something comes: the quick ones ask 500 times a second, of which all others have less. A reader that turns
+out to follow moves to one.
 """
 
 from __future__ import annotations
@@ -81,13 +83,13 @@ class ConsumerPool:
 class KafkaReader:
     """See `Reader`. A broker that cannot be reached is no error here: nothing comes until it is back."""
 
-    def __init__(self, pool: ConsumerPool, topic: str, starts: Mapping[int, int]) -> None:
+    def __init__(self, pool: ConsumerPool, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> None:
         self._pool = pool
         self._topic = topic
         self._url = pool.config.url
         self._positions = dict(starts)
-        self._consumer: Any = pool.take()
-        self._patient = self._is_dead = False
+        self._consumer: Any = pool.make(PATIENT_FETCH_WAIT_MS) if follows else pool.take()
+        self._patient, self._is_dead = follows, False
         self._idle_since_s: float | None = None
         self._assign()
 

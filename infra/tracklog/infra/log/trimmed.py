@@ -6,14 +6,14 @@ comes may pass it. Who must know of a trajectory from its beginning may not: to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Collection, Iterable
+from typing import Protocol, runtime_checkable
 
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
 from tracklog.schemas.errors import TrajectoryTrimmed
 
-__all__ = ["beginning_trimmed", "check_beginning", "pass_trimmed"]
+__all__ = ["beginning_of", "beginning_trimmed", "check_beginning", "pass_trimmed"]
 
 
 class Seeking(Protocol):
@@ -53,3 +53,15 @@ def check_beginning(log: Log, topic: str, trajectory_id: str) -> None:
     first = log.bounds(topic, partition).first
     if first > 0:
         raise beginning_trimmed(topic, partition, first, trajectory_id)
+
+
+@runtime_checkable
+class Finds(Protocol):
+    """A log that knows where records under a key begin, without reading what is before them."""
+
+    def first_with(self, topic: str, partition: int, keys: Collection[bytes]) -> int: ...
+
+
+def beginning_of(log: Log, topic: str, partition: int, keys: Collection[bytes], first: int) -> int:
+    """Where to begin reading for these keys, in a partition that begins at `first`: nothing of them is before it."""
+    return log.first_with(topic, partition, keys) if first == 0 and isinstance(log, Finds) else first

@@ -1,0 +1,1 @@
+"""What is done with the cold tier besides writing it: checked, counted, kept well."""
