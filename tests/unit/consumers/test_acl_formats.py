@@ -35,7 +35,9 @@ def test_only_owners_write_events_and_only_dispatchers_the_ledger() -> None:
 def test_kafkas_own_tool_is_given_each_rule_as_one_command() -> None:
     commands = [shlex.split(line) for line in rendered("kafka", ROLES, TOPICS, GIVEN).splitlines() if line[0] != "#"]
     assert len(commands) == sum(len(rules_of(role, TOPICS)) for role in ROLES)
-    events = [one for one in commands if one[one.index("--allow-principal") + 1] == "User:desk-owner" and "Write" in one]
+    events = [
+        one for one in commands if one[one.index("--allow-principal") + 1] == "User:desk-owner" and "Write" in one
+    ]
     assert [one[one.index("--topic") + 1] for one in events] == ["desk.events", "desk.inbox"]
 
 
@@ -50,7 +52,11 @@ def test_strimzis_users_carry_the_same_rules() -> None:
 
 def test_a_policy_of_iam_names_topics_and_groups_of_the_cluster() -> None:
     policies = json.loads(rendered("iam", ["dispatcher", "reader"], TOPICS, GIVEN))
-    written = [one["Resource"] for one in policies["desk-dispatcher"]["Statement"] if "kafka-cluster:WriteData" in one["Action"]]
+    written = [
+        one["Resource"]
+        for one in policies["desk-dispatcher"]["Statement"]
+        if "kafka-cluster:WriteData" in one["Action"]
+    ]
     base = "arn:aws:kafka:eu-west-1:123456789012:topic/desk/0a1b-2/"
     assert sorted(written) == [f"{base}desk.attempts", f"{base}desk.inbox"]
     assert policies["desk-reader"]["Statement"][0]["Resource"] == ARN
