@@ -147,7 +147,7 @@ def test_users_of_redis_do_their_part_and_no_more(kind: str, redis_url: str, tmp
     printed = own.run("acls", "--format", "redis")
     (line,) = [line for line in printed.splitlines() if line.startswith(f"user acl-{kind}-{kind} ")]
     _, name, *rights = line.split()
-    admin = redis.Redis.from_url(redis_url)
+    admin: Any = redis.Redis.from_url(redis_url)
     admin.execute_command("ACL", "SETUSER", name, *[f">pw-{kind}" if one.startswith("#") else one for one in rights])
     try:
         login = {"TRACKLOG_REDIS__USERNAME": name, "TRACKLOG_REDIS__PASSWORD": f"pw-{kind}"}
@@ -157,7 +157,7 @@ def test_users_of_redis_do_their_part_and_no_more(kind: str, redis_url: str, tmp
         (theirs if kind == "writer" else own).run("process", "--once")
         assert "selftest" in theirs.run("list")
         # then nothing else can be done with it
-        client = redis.Redis.from_url(redis_url, username=name, password=f"pw-{kind}")
+        client: Any = redis.Redis.from_url(redis_url, username=name, password=f"pw-{kind}")
         for words in (("FLUSHALL",), ("CONFIG", "SET", "maxmemory-policy", "allkeys-lru"), ("GET", "another:key")):
             with pytest.raises(redis.exceptions.NoPermissionError):
                 client.execute_command(*words)

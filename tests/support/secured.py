@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
     AclPermissionType,
@@ -72,7 +72,7 @@ class Secured(NamedTuple):
             )
             for user in users
         ]
-        for future in self.admin.alter_user_scram_credentials(wanted).values():
+        for future in self.admin.alter_user_scram_credentials([*wanted]).values():
             future.result(ADMIN_S)
 
     def allow(self, user: str, role: str, topics: Topics) -> None:
