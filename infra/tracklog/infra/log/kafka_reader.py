@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tracklog.infra.log.kafka_config import PATIENT_FETCH_WAIT_MS, QUICK_FETCH_WAIT_MS, KafkaConfig
-from tracklog.infra.log.kafka_errors import request_error
+from tracklog.infra.log.kafka_errors import FORBIDDEN, request_error
 from tracklog.infra.log.kafka_records import fetch, take
 from tracklog.infra.log.port import Record
 from tracklog.schemas.errors import ClientFatal, LogError
@@ -27,6 +27,8 @@ _KEPT_MAX: Final = 4
 _REST_S: Final = 2 * QUICK_FETCH_WAIT_MS / 1000
 """After this long a consumer has no fetch of its former assignment left."""
 _FOLLOWS_AFTER_S: Final = 1.0
+_FORBIDDEN: Final = FORBIDDEN - {KafkaError.GROUP_AUTHORIZATION_FAILED}
+"""The client asks for the coordinator of its group, which it has in name only: who may read needs no rights on it."""
 
 
 class ConsumerPool:
@@ -96,9 +98,8 @@ class KafkaReader:
         while True:
             left_s = max(0.0, deadline - time.monotonic())
             before = sum(self._positions.values())
-            records = take(
-                self._fetch(max_records, left_s), self._topic, self._positions, self._url, self._pool.is_gone
-            )
+            messages = self._fetch(max_records, left_s)
+            records = take(messages, self._topic, self._positions, self._url, self._pool.is_gone, _FORBIDDEN)
             moved = sum(self._positions.values()) != before
             if records or moved:
                 self._idle_since_s = None
