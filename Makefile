@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test prometheus test-faults test-kubernetes image crash-matrix bench-peers airline simulate model check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test prometheus test-faults test-kubernetes image crash-matrix bench-peers bench-cold airline simulate model check docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -66,6 +66,10 @@ MATRIX ?=
 crash-matrix: setup ## Kills and freezes agents and dispatchers at every point (an hour): make crash-matrix MATRIX="--of dispatchers".
 	@echo "== crash matrix"
 	$(PY) -m benchmarks.crash_matrix $(MATRIX)
+
+bench-cold: setup ## A million events exported while exporters are killed at random, to disk and to an S3 server (half an hour).
+	@echo "== cold tier under kills"
+	$(PY) -m benchmarks.cold
 
 bench-peers: setup ## One effect, killed and frozen around it, by Tracklog, DBOS and Restate, which it installs into .tracklog/peers.
 	@echo "== peers"

@@ -106,7 +106,7 @@ async def ran(log: Log, members: tuple[Member, Member], name: str, count: int, c
     client = Client(log, TOPICS)
     await asyncio.gather(*(client.submit(f"calls-{calls}", "look", id=f"{name}-{one}") for one in range(count)))
     until = time.monotonic() + WAIT_S
-    reader = log.reader(TOPICS.events, dict(enumerate(before)))
+    reader = log.reader(TOPICS.events, dict(enumerate(before)), follows=True)
     ended = 0
     while ended < count:
         if time.monotonic() > until:

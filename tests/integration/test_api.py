@@ -30,6 +30,8 @@ def api(redis_db: str, tmp_path: Path) -> Iterator[Api]:
 async def test_a_held_call_is_found_decided_and_goes_on(api: Api) -> None:
     # given a run that waits
     await api.held()
+    status, misspelt = api.ask("GET", "/trajectories?status=runing", who="viewer")
+    assert (status, misspelt["error"]) == (422, "there is no status 'runing'")
     status, found = api.ask("GET", "/approvals", who="viewer")
     assert (status, [one["call_id"] for one in found["approvals"]]) == (200, ["call-1"])
     assert (found["approvals"][0]["tool"], found["next"], found["total"]) == ("readonly", None, 1)

@@ -106,6 +106,7 @@ def test_what_was_stopped_is_listed_and_shown_with_its_way_out(tracklog: Tracklo
         (("submit", "traveller", "a trip", "--id", "theirs"), 2, "is there already"),
         (("refused", "absent"), 2, "there is no trajectory 'absent'"),
         (("refused", "held", "--call", "c9"), 2, "has no call 'c9' hint: it has c1"),
+        (("list", "--status", "runing"), 2, "there is no status 'runing' hint: it is one of new, claimed, running"),
         (("cadence", "absent"), 2, "there is no trajectory 'absent'"),
         (("send", "absent", "hello"), 2, "there is no trajectory 'absent'"),
         (("send", "ended", "hello"), 5, "has ended: completed"),

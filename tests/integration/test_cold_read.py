@@ -16,9 +16,11 @@ from tests.support.cold import export_to
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.importing import import_into
 from tracklog.consumers.wiring import opened_log
+from tracklog.infra.log.open import open_log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.settings import Settings, load_settings
 from tracklog.producers.data import shipped_runs
+from tracklog.producers.importers.effects import AIRLINE
 from tracklog.producers.importers.run import Run
 
 RUNS = 6
@@ -143,3 +145,24 @@ def test_what_a_cold_log_cannot_do_is_refused_with_a_way_out(home: Path, tmp_pat
     assert "tracklog export" in absent.stderr
     sent = tracklog(home, "send", ids(home)[0], "hello", log="cold:", exit_code=2)
     assert "read only" in sent.stderr or "recorded elsewhere" in sent.stderr
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(400)
+def test_the_120_airline_runs_replay_from_the_cold_tier_as_from_the_log(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    runs = [one for one in shipped_runs() if isinstance(one, Run) and one.dataset == AIRLINE]
+    with opened_log(settings, make_topics=True) as log:
+        import_into(log, settings, runs)
+        export_to(log, settings, rows_max=5_000)
+        cold = open_log(f"cold:{settings.cold.url}")
+        for partition in range(log.partition_count("tracklog.events")):
+            of_log, of_cold = (list(read_range(one, "tracklog.events", partition, 0, 10**9)) for one in (log, cold))
+            assert of_log == of_cold
+    (tmp_path / "ids").write_text("\n".join(one.trajectory_id for one in runs))
+    line = ("replay", "suite", str(tmp_path / "ids"), "--json", "--jobs", "2")
+
+    of_log, of_cold = said(tracklog(tmp_path, *line)), said(tracklog(tmp_path, *line, log="cold:"))
+
+    assert of_log["clean"] == 120
+    assert of_cold == of_log

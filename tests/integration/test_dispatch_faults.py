@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.dispatch.slots import Row
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.memory import Fault, MemoryLog
-from tracklog.infra.log.port import Bounds
+from tracklog.infra.log.memory_store import MemoryReader
 from tracklog.producers.settle import Timing
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import LogUnavailable, PersonNeeded
@@ -43,9 +43,10 @@ class Away:
         self.on = False
         self.met = asyncio.Event()
         self._loop, self._times = asyncio.get_running_loop(), 0
-        self._how, self._bounds = how, log.bounds
+        self._how, self._ends, self._reader = how, log.ends, log.reader
         log.faults = self._append
-        log.bounds = self._read  # type: ignore[method-assign]
+        log.ends = self._ask  # type: ignore[method-assign]
+        log.reader = self._read  # type: ignore[method-assign]
 
     def _is_met(self, topic: str) -> bool:
         if not self.on or topic != Topics().attempts:
@@ -59,10 +60,17 @@ class Away:
         fault = {"refuses": Fault.REFUSE, "does not say": Fault.DROP_UNKNOWN}.get(self._how)
         return fault if fault is not None and self._is_met(topic) else None
 
-    def _read(self, topic: str, partition: int) -> Bounds:
+    def _ask(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        self._check(topic)
+        return self._ends(topic, partitions)
+
+    def _read(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> MemoryReader:
+        self._check(topic)
+        return self._reader(topic, starts, follows=follows)
+
+    def _check(self, topic: str) -> None:
         if self._how == "cannot be read" and self._is_met(topic):
             raise LogUnavailable("the ledger is away")
-        return self._bounds(topic, partition)
 
 
 @pytest.mark.parametrize("how", ["refuses", "does not say", "cannot be read"])

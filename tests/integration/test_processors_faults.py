@@ -16,7 +16,7 @@ from tracklog.consumers.projections import Projections
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.redis_client import connect
 from tracklog.infra.stack.process import wait_until
-from tracklog.infra.wiring import check_writable
+from tracklog.infra.topic_admin import ensure_writable
 from tracklog.processors.builtin.spend import Spend
 from tracklog.processors.processor import Processor, Seen, Shape
 from tracklog.processors.running import processes
@@ -150,7 +150,7 @@ def test_a_topic_that_was_given_more_partitions_is_refused_before_anything_is_fo
         assert wait_until(lambda: world.log.describe(world.topic).spec.partitions == 6, BOUND_S)
 
         with pytest.raises(TopicMismatch, match="partitions"):
-            check_writable(world.log, world.settings)
+            ensure_writable(world.log, world.settings.topic_specs())
         with pytest.raises(SettingsError, match="folded from 3 partitions, and the topic has 6") as caught:
             at_work(world, [Spend()]).bundle.restore(0)
 

@@ -241,3 +241,10 @@ def test_a_secret_is_changed_while_it_runs(secret_file: Path) -> None:
 def test_addresses_that_cannot_be_told_safely_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         WebhookSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:9000/hook", "http://127.0.0.9/hook", "http://[::1]:9000/", "https://a.example/hook"]
+)
+def test_addresses_of_this_machine_and_secured_ones_are_taken(url: str) -> None:
+    assert WebhookSettings(urls=(url,), secret_file="s").urls == (url,)

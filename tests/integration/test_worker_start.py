@@ -23,7 +23,7 @@ class WatchedLog(MemoryLog):
         super().__init__(store, now_ms=lambda: SystemClock().now_us() // 1000)
         self.read_from: list[tuple[int, int]] = []
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> MemoryReader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> MemoryReader:
         if topic == EVENTS:
             self.read_from += starts.items()
         return super().reader(topic, starts)

@@ -27,6 +27,7 @@ from tracklog.schemas.codec import (
     glance,
     single_object,
     split_frame,
+    written_event,
 )
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.errors import ForeignRecord
@@ -102,6 +103,18 @@ def test_what_skimming_is_sure_of_is_what_decoding_gives(
     assert not Skim(envelope.trajectory_id + "x", envelope.tenant).fits(
         written, seq=envelope.seq, epoch=envelope.epoch, prev_hash=envelope.prev_hash
     )
+
+
+@settings(max_examples=300)
+@given(envelopes(Kind.EVENTS), bodies(Kind.EVENTS))
+def test_what_a_writer_knows_of_its_event_is_what_decoding_it_gives(envelope: Envelope, body: EventBody) -> None:
+    envelope = envelope.model_copy(update={"key_id": None})
+    stamp = stamp_of(envelope)
+    encoded = encode_event(stamp, body)
+
+    written = written_event(stamp, envelope.tenant, body, encoded)
+
+    assert written == decode_event(envelope.trajectory_id.encode(), encoded.value, encoded.headers)
 
 
 def by_the_schema(value: bytes) -> Envelope | None:

@@ -142,7 +142,7 @@ class SimLog:
     def ends(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
         return {one: self.store.bounds(topic).end for one in partitions}
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> SimReader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> SimReader:
         return SimReader(self.store, topic, starts)
 
     def __getattr__(self, name: str) -> Any:

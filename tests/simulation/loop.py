@@ -60,9 +60,11 @@ class Process:
 class SimTask(asyncio.Task[Any]):
     """Sets of tasks are gone through in one order in every run: by number, not by address."""
 
-    def __init__(self, coro: Any, *, serial: int, **options: Any) -> None:
+    def __init__(self, coro: Any, *, serial: int, context: contextvars.Context | None = None, **options: Any) -> None:
         self._serial = serial
-        super().__init__(coro, **options)
+        self.own = context if context is not None else contextvars.copy_context()
+        """In which its coroutine runs, and has to be closed."""
+        super().__init__(coro, context=self.own, **options)
 
     def __hash__(self) -> int:
         return self._serial
@@ -154,7 +156,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 for _ in range(CLOSES):
                     with suppress(RuntimeError, asyncio.InvalidStateError):
-                        task.get_coro().close()
+                        task.own.run(task.get_coro().close)
                         break
         finally:
             asyncio._set_running_loop(None)

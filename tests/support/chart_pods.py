@@ -54,6 +54,12 @@ class Pod:
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8")
 
+    def resident_mib(self) -> float:
+        """Memory that it holds now."""
+        fields = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        (line,) = (one for one in fields.splitlines() if one.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
     def until_ready(self, bound_s: float) -> None:
         """AssertionError with what it said when it ends first, or is not ready by then."""
         pause = threading.Event()

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from tracklog.processors.indexes import BY_TIME, by_label, by_model, by_status, by_swarm, by_tenant, by_tool
-from tracklog.schemas.errors import RangeError
+from tracklog.processors.trajectory import STATUSES
+from tracklog.schemas.errors import InputError, RangeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,13 @@ class Filter:
         if self.swarm is not None:
             keys.append(by_swarm(self.swarm))
         return keys if keys else [BY_TIME]
+
+
+def checked_status(status: str | None) -> str | None:
+    """The same. Raises InputError for a word that no trajectory ever has: misspelt, it would find nothing."""
+    if status is not None and status not in STATUSES:
+        raise InputError(f"there is no status {status!r}", hint=f"it is one of {', '.join(STATUSES)}")
+    return status
 
 
 _CURSOR: Final = re.compile(r"(-?[0-9]{1,16}):(.+)", re.DOTALL)

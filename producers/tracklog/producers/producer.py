@@ -15,7 +15,7 @@ from tracklog.producers.deliveries import Deliveries
 from tracklog.producers.history import History
 from tracklog.producers.pipeline import Entry, Pipeline
 from tracklog.producers.spans import Index
-from tracklog.producers.track import Track
+from tracklog.producers.track import Own, Track
 from tracklog.producers.view import LogView
 from tracklog.producers.writer import Takes, TrajectoryWriter
 from tracklog.schemas.codec import Encoded, Framing, single_object
@@ -195,6 +195,10 @@ class EventProducer:
     def entry(self, pipeline: Pipeline, seq: int, epoch: int, encoded: Encoded) -> Entry:
         """An event on its way; its report comes back to the pipeline."""
         return Entry(pipeline, seq, epoch, encoded, self._deliveries.take)
+
+    def wrote(self, own: Own) -> None:
+        """Remembers an event of one's own for when it is read back."""
+        self._view.wrote(own)
 
     def queue(self, key: bytes, entry: Entry) -> bool:
         """Queues an entry; False when the log's queue is full. Raises what an append raises."""

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.log.port import Position, Record
 from tracklog.producers.history import Accepted
 from tracklog.producers.shortcut import Shortcut, find_shortcut
-from tracklog.schemas.codec import decode_event
+from tracklog.schemas.codec import HEADER_HASH, Encoded, Event, decode_event, written_event
 from tracklog.schemas.errors import ForeignRecord
+from tracklog.schemas.events import EventBody
 from tracklog.schemas.fold import fold
 from tracklog.schemas.head import Verdict
+from tracklog.schemas.stamp import Stamp
 from tracklog.schemas.state import State
 
 KEPT_RECORDS_MAX: Final = 512
 """Records kept unfolded; above it they are folded at once, so that a long trajectory takes no memory."""
+OWN_EVENTS_MAX: Final = 64
+"""Events of one's own that wait to be read back, the newest ones: about what a turn appends. Others are decoded."""
+
+
+class Own(NamedTuple):
+    """An event as its writer made it."""
+
+    stamp: Stamp
+    tenant: str
+    body: EventBody
+    encoded: Encoded
 
 
 class Track:
@@ -28,6 +41,7 @@ class Track:
         self._window = window
         self._accepted: dict[int, bytes] = {}
         self._kept: deque[Record] = deque()
+        self._own: dict[bytes, Own] = {}
         self._lock = threading.Lock()
         self._history: list[Accepted] | None = None
         self._passed: dict[int, Record] = {}
@@ -79,6 +93,13 @@ class Track:
         if len(self._kept) > KEPT_RECORDS_MAX and self._history is None:
             self.fold()
 
+    def wrote(self, own: Own) -> None:
+        """An event that this process appends: when just these bytes are read, they need not be decoded."""
+        with self._lock:
+            self._own[own.encoded.hash] = own
+            if len(self._own) > OWN_EVENTS_MAX:
+                del self._own[next(iter(self._own))]
+
     def fold(self) -> None:
         """Folds what was kept."""
         with self._lock:
@@ -107,9 +128,8 @@ class Track:
         self._accepted = {seq: found.passed[seq].hash for seq in range(max(0, last - self._window), last)}
 
     def _fold_one(self, record: Record) -> None:
-        try:
-            event = decode_event(record.key, record.value, record.headers)
-        except ForeignRecord:
+        event = self._read(record)
+        if event is None:
             return  # it is nobody's event; whoever owns the partition quarantines it
         self.state, judgement = fold(self.state, event)
         if judgement.verdict is Verdict.ACCEPTED:
@@ -118,6 +138,16 @@ class Track:
                 del self._accepted[next(iter(self._accepted))]
             if self._history is not None:
                 self._history.append((event, _position(record)))
+
+    def _read(self, record: Record) -> Event | None:
+        if self._own:
+            own = self._own.pop(dict(record.headers).get(HEADER_HASH, b""), None)
+            if own is not None and (record.value, record.headers) == own.encoded[:2]:
+                return written_event(*own)
+        try:
+            return decode_event(record.key, record.value, record.headers)
+        except ForeignRecord:
+            return None
 
     def accepted(self, seq: int, digest: bytes) -> bool:
         """Whether this very event was accepted on the way, whatever the head is now (DESIGN §8, 2)."""

@@ -20,7 +20,7 @@ from tracklog.infra.log.port import Bounds, Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.log.trimmed import beginning_of, beginning_trimmed, pass_trimmed
 from tracklog.producers.spans import NOWHERE, Index, Span, Spans, grown, joined
-from tracklog.producers.track import Track
+from tracklog.producers.track import Own, Track
 from tracklog.schemas.errors import LogUnavailable, OffsetTrimmed, TrajectoryTrimmed
 from tracklog.schemas.state import State
 
@@ -90,6 +90,12 @@ class LogView:
         """Stops following; a later refresh scans again."""
         self._tracks.pop(trajectory_id.encode(), None)
         self._starts.pop(trajectory_id.encode(), None)
+
+    def wrote(self, own: Own) -> None:
+        """An event that is appended from here, of a trajectory that may be followed."""
+        track = self._tracks.get(own.stamp.trajectory_id.encode())
+        if track is not None:
+            track.wrote(own)
 
     def stop_recording(self, trajectory_id: str) -> None:
         """Goes on following, without keeping events."""
@@ -207,7 +213,7 @@ class LogView:
         if self._reader is None:
             self._partitions = self._log.partition_count(self._topic)
             ends = self._log.ends(self._topic, range(self._partitions))
-            self._reader = self._log.reader(self._topic, ends)
+            self._reader = self._log.reader(self._topic, ends, follows=True)
         return self._reader
 
     def _scan(self, partition: int, tracks: Mapping[bytes, Track], until: int) -> None:

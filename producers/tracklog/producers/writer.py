@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from tracklog.producers.guard import Guard
 from tracklog.producers.pipeline import Entry, Pipeline
+from tracklog.producers.track import Own
 from tracklog.schemas.codec import encode_event
 from tracklog.schemas.errors import (
     AppendRefused,
@@ -246,6 +247,7 @@ class TrajectoryWriter:
         encoded = encode_event(stamp, body, self._producer.framing)
         self._guard.pass_on(body)
         self._seq, self._hash, self._turn, self._lamport = seq, encoded.hash, turn, lamport
+        self._producer.wrote(Own(stamp, self.tenant, body, encoded))
         entry = self._producer.entry(self._pipeline, seq, self._epoch, encoded)
         self._pipeline.entries.append(entry)
         return entry

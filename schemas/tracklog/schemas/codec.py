@@ -27,13 +27,14 @@ from tracklog.schemas.events import EventBody
 from tracklog.schemas.glance import Place, read_envelope, read_place
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.ledger import LedgerBody
-from tracklog.schemas.stamp import Stamp, envelope_bytes
+from tracklog.schemas.stamp import Stamp, avro_long, envelope_bytes
 from tracklog.schemas.values import Value
 
 HEADER_HASH: Final = "tl-hash"
 SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 CONFLUENT_MARK: Final = b"\x00"
 FINGERPRINT_BYTES: Final = 8
+EVENT_ID_BYTES: Final = 16
 
 Headers = tuple[tuple[str, bytes], ...]
 Framing = Callable[[Schema], bytes]
@@ -101,6 +102,28 @@ def encode_event(stamp: Stamp, body: EventBody, framing: Framing = single_object
     body_bytes = _avro(schema.body, body.model_dump())
     identity = event_id(stamp.trajectory_id, stamp.epoch, stamp.seq, body_bytes)
     return _encoded(schema, stamp.trajectory_id, envelope_bytes(stamp, identity) + body_bytes, framing)
+
+
+def written_event(stamp: Stamp, tenant: str, body: EventBody, encoded: Encoded) -> Event:
+    """What decoding these bytes gives, for whoever has encoded them from this: a seventh of the time."""
+    fingerprint, payload = split_frame(encoded.value, dict(encoded.headers))
+    id_at = len(stamp.prefix) + sum(len(avro_long(one)) for one in (stamp.seq, stamp.epoch, stamp.turn))
+    envelope = Envelope(
+        trajectory_id=stamp.trajectory_id,
+        tenant=tenant,
+        seq=stamp.seq,
+        epoch=stamp.epoch,
+        turn=stamp.turn,
+        event_id=payload[id_at : id_at + EVENT_ID_BYTES],
+        causes=stamp.causes,
+        lamport=stamp.lamport,
+        recorded_at=stamp.recorded_at,
+        inbox_id=stamp.inbox_id,
+        inbox_position=stamp.inbox_position,
+        prev_hash=stamp.prev_hash,
+        ext=stamp.ext,
+    )
+    return Recorded(type(body).__name__, envelope, body, encoded.hash, fingerprint)
 
 
 def encode_record(envelope: InboxEnvelope | LedgerEnvelope, body: Value, framing: Framing = single_object) -> Encoded:

@@ -15,7 +15,7 @@ from tracklog.consumers.api.routes import PAGE_MAX, Has, Id, Viewer, resource, t
 from tracklog.consumers.api.seeing import Seeing, as_of_headers, say_as_of
 from tracklog.consumers.event_json import event_map
 from tracklog.consumers.listing import listed, parse_labels, parse_time
-from tracklog.consumers.read_filter import Filter
+from tracklog.consumers.read_filter import Filter, checked_status
 from tracklog.schemas.state import dump_state
 
 __all__ = ["router"]
@@ -41,7 +41,7 @@ async def list_trajectories(
     """Newest first; all conditions hold. `next` is the cursor of the page behind this one."""
     wanted = Filter(
         tenant=tenant_of(who, tenant),
-        status=status,
+        status=checked_status(status),
         tool=tool,
         model=model,
         labels=parse_labels(label),

@@ -19,6 +19,7 @@ from fastapi.responses import Response
 from tracklog.consumers.api.room import check_room, counted
 from tracklog.consumers.api.routes import Has, Viewer, resource, tenant_of
 from tracklog.consumers.api.streams import ServerSent
+from tracklog.consumers.read_filter import checked_status
 from tracklog.consumers.watching import Token, Wanted, Watch, standings_of, start_of, types_of, watched_map
 from tracklog.schemas.errors import TracklogError
 
@@ -57,7 +58,7 @@ async def stream_all(
         types=types_of(type or ()),
         tenants=frozenset() if only is None else frozenset((only,)),
         agents=frozenset(agent or ()),
-        statuses=frozenset(status or ()),
+        statuses=frozenset(checked_status(one) or "" for one in status or ()),
     )
     place = start_of(start) if last_event_id is None else Token.of(last_event_id)
     watch = Watch(has.log, has.topics.events, start=place, wanted=wanted, standings=standings_of(has.reader))

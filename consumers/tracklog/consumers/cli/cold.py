@@ -1,4 +1,4 @@
-"""`tracklog cold compact|vacuum|verify|stats|schema`"""
+"""`tracklog cold compact|vacuum|verify|stats|schema`, and with them `trajectories|training`"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tracklog.consumers.cli import cold_training
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.verify import Summary
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 app = new_app(
     help="Look after the cold tier: check it, merge its files, remove what nobody needs.", no_args_is_help=True
 )
+app.registered_commands += cold_training.app.registered_commands
 
 SHOWN_MAX: Final = 200
 MB: Final = 1_000_000

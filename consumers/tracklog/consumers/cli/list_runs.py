@@ -12,6 +12,7 @@ from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.listing import SAMPLE, Listed, listed, parse_labels, parse_time
 from tracklog.consumers.read import Answer, Filter, Reader
+from tracklog.consumers.read_filter import checked_status
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.ways_out import stopped_words
 from tracklog.consumers.where import Where
@@ -46,7 +47,7 @@ def list_command(
     condition = None if where is None else Where(where, SAMPLE)
     wanted = Filter(
         tenant=tenant,
-        status=status,
+        status=checked_status(status),
         tool=tool,
         model=model,
         labels=parse_labels(label or []),

@@ -1,7 +1,8 @@
 """What a dispatcher keeps of each trajectory: its head, and its dispatched calls that have no result. Pure.
 
 A few fields instead of the whole state: a dispatcher follows every trajectory of its partitions. Which events are
-accepted does not rest on the head's windows of known hashes (they name what is not), so it keeps none.
+accepted does not rest on the head's windows of known hashes (they name what is not), so it keeps none. Of events that
+say nothing to it only the envelope is looked at, while they are what the log must accept next; any other is decoded.
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tracklog.infra.log.port import Record
 from tracklog.schemas import events as ev
-from tracklog.schemas.codec import Event
+from tracklog.schemas.codec import Event, glance
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
 from tracklog.schemas.lifecycle import lane_of
 from tracklog.schemas.values import Place
 
-__all__ = ["NEW", "Followed", "Intended", "follow", "intended"]
+__all__ = ["NEW", "Followed", "Intended", "follow", "intended", "passed"]
+
+HEARD: Final = frozenset(
+    {"OwnershipClaimed", "OwnershipReleased", "ToolIntent", "ToolResult", "Escalated", "CancelRequested", "TaskEnded"}
+)
+"""Events whose bodies say something to a dispatcher."""
 
 
 class Intended(NamedTuple):
@@ -62,6 +69,19 @@ def follow(known: Followed, event: Event) -> Followed:
             return known._replace(head=head, calls={}, ended=True)
         case _:
             return known._replace(head=head)
+
+
+def passed(known: Followed, record: Record) -> Followed | None:
+    """What is known after a record that is accepted and says nothing to a dispatcher, told by its envelope alone; None
+    for one that is to be decoded."""
+    head = known.head
+    seen = glance(record.key, record.value, record.headers) if head.epoch > 0 else None
+    if seen is None or seen.name in HEARD or seen.hash in head.lost:
+        return None
+    place = seen.place
+    if (place.seq, place.epoch, place.prev_hash) != (head.seq + 1, head.epoch, head.hash):
+        return None
+    return known._replace(head=head._replace(seq=place.seq, hash=seen.hash))
 
 
 def intended(event: Event, intent: ev.ToolIntent) -> Intended:

@@ -136,20 +136,22 @@ class Ledger:
         """
         encoded = encode_record(envelope, body, self._framing)
         deadline_s = self._clock.monotonic_s() + ENTER_S_MAX
+        upto: int | None = None
         while True:
-            upto: int | None = None
             try:
-                appended = await append_once(self._log, self._topic, envelope.trajectory_id.encode(), encoded)
-                upto = appended.offset + 1
-            except (AppendRefused, LogQueueFull):
-                if self._clock.monotonic_s() > deadline_s:
+                if upto is None:
+                    appended = await append_once(self._log, self._topic, envelope.trajectory_id.encode(), encoded)
+                    upto = appended.offset + 1
+                row = await self.row(partition, envelope.intent_hash, upto)
+            except (AppendRefused, LogQueueFull, LogUnavailable):
+                if self._clock.monotonic_s() > deadline_s or partition not in self._positions:
                     raise
                 await asyncio.sleep(AGAIN_S)
                 continue
             except AppendUnknown:
                 if self._clock.monotonic_s() > deadline_s:
                     raise
-            row = await self.row(partition, envelope.intent_hash, upto)
+                row = await self.row(partition, envelope.intent_hash)
             if _decided(row, envelope.slot, body):
                 return row
             if self._clock.monotonic_s() > deadline_s:
@@ -157,6 +159,7 @@ class Ledger:
                     f"the ledger has not said within {ENTER_S_MAX:g} s who holds slot {envelope.slot} of call "
                     f"{envelope.call_id!r} in trajectory {envelope.trajectory_id!r}"
                 )
+            upto = None
             await asyncio.sleep(AGAIN_S)
 
     async def close_row(self, envelope: LedgerEnvelope, done: Done) -> None:
@@ -209,7 +212,7 @@ class Ledger:
         if self._changed or self._reader is None:
             self._changed = False
             await self._close_reader()
-            self._reader = await asyncio.to_thread(self._log.reader, self._topic, dict(self._positions))
+            self._reader = await asyncio.to_thread(self._log.reader, self._topic, dict(self._positions), follows=True)
         return self._reader
 
     def _read(self, reader: Reader, asked: list[tuple[int, int | None]]) -> list[Record]:

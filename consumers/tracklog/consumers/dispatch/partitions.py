@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tracklog.consumers.dispatch.follow import NEW, Followed, Intended, follow
+from tracklog.consumers.dispatch.follow import NEW, Followed, Intended, follow, passed
 from tracklog.consumers.dispatch.kept import KEEP_RECORDS, Keeper, KeptRow, Standing, Start
 from tracklog.consumers.dispatch.slots import Row, entered
 from tracklog.infra.log.port import Bounds, Log, Record
@@ -145,7 +145,7 @@ class DispatchPartitions:
         cancelled: list[str] = []
         for record in records:
             before, after = self._take(partition, record)
-            if after is before:
+            if after.calls is before.calls and after.cancelled == before.cancelled:
                 continue
             was, now = ({one.hash for one in known.calls.values()} for known in (before, after))
             opened += [one for one in after.calls.values() if one.hash not in was]
@@ -197,6 +197,10 @@ def _cut(records: Iterator[Record]) -> Iterator[list[Record]]:
 def _take(known: dict[bytes, Followed], record: Record) -> tuple[Followed, Followed]:
     """What was known of the record's trajectory before and after it."""
     before = known.get(record.key, NEW) if record.key is not None else NEW
+    quick = passed(before, record)
+    if quick is not None and record.key is not None:
+        known[record.key] = quick
+        return before, quick
     try:
         event = decode_event(record.key, record.value, record.headers)
     except ForeignRecord:

@@ -107,7 +107,7 @@ class ColdLog:
                         return int(offset)
         return bounds.end
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> Reader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> Reader:
         for partition in starts:
             check_partition(topic, partition, self.partition_count(topic))
         return ColdReader(self, topic, starts)

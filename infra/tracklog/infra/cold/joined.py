@@ -107,10 +107,10 @@ class JoinedLog:
         assert self._cold is not None
         return self._cold.first_with(topic, partition, keys, seam.kept)
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> Reader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> Reader:
         if topic != self._topic:
-            return self.hot.reader(topic, starts)
-        return JoinedReader(self, topic, starts)
+            return self.hot.reader(topic, starts, follows=follows)
+        return JoinedReader(self, topic, starts, follows=follows)
 
     def group(self, group_id: str, topic: str, listener: GroupListener) -> GroupMember:
         if topic != self._topic:
@@ -241,13 +241,13 @@ class _Behind:
 class JoinedReader:
     """See `Reader`. While a partition is read from the table, the others wait."""
 
-    def __init__(self, log: JoinedLog, topic: str, starts: Mapping[int, int]) -> None:
+    def __init__(self, log: JoinedLog, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> None:
         self._behind = _Behind(log, topic)
         own = {}
         for partition, offset in starts.items():
             goes_on = self._behind.take_over(partition, offset)
             own[partition] = offset if goes_on is None else goes_on
-        self._hot = log.hot.reader(topic, own)
+        self._hot = log.hot.reader(topic, own, follows=follows)
         self._partitions = tuple(starts)
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:

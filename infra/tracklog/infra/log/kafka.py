@@ -72,11 +72,11 @@ class KafkaLog:
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         return self._admin.offset_at(topic, partition, timestamp_ms)
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> KafkaReader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> KafkaReader:
         count = self.partition_count(topic)
         for partition in starts:
             check_partition(topic, partition, count)
-        return KafkaReader(self._pool, topic, starts)
+        return KafkaReader(self._pool, topic, starts, follows=follows)
 
     def group(self, group_id: str, topic: str, listener: GroupListener) -> KafkaMember:
         self.partition_count(topic)

@@ -2,7 +2,9 @@
 
 A consumer has one fetch at a broker at a time, and a new assignment waits for it. So read-backs use consumers
 whose fetches wait 2 ms at most (measured: produce and read back 1.5 ms; with the default wait, 500 ms), and take
-the one that has rested longest. A reader that turns out to follow a partition moves to a patient consumer.
+the one that has rested longest. A reader that follows a partition has a patient consumer, whose fetch waits at the
+broker until something comes: the quick ones ask 500 times a second, of which all others have less. A reader that turns
+out to follow moves to one.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tracklog.infra.log.kafka_config import PATIENT_FETCH_WAIT_MS, QUICK_FETCH_WAIT_MS, KafkaConfig
-from tracklog.infra.log.kafka_errors import request_error
+from tracklog.infra.log.kafka_errors import FORBIDDEN, request_error
 from tracklog.infra.log.kafka_records import fetch, take
 from tracklog.infra.log.port import Record
 from tracklog.schemas.errors import ClientFatal, LogError
@@ -25,6 +27,8 @@ _KEPT_MAX: Final = 4
 _REST_S: Final = 2 * QUICK_FETCH_WAIT_MS / 1000
 """After this long a consumer has no fetch of its former assignment left."""
 _FOLLOWS_AFTER_S: Final = 1.0
+_FORBIDDEN: Final = FORBIDDEN - {KafkaError.GROUP_AUTHORIZATION_FAILED}
+"""The client asks for the coordinator of its group, which it has in name only: who may read needs no rights on it."""
 
 
 class ConsumerPool:
@@ -79,13 +83,13 @@ class ConsumerPool:
 class KafkaReader:
     """See `Reader`. A broker that cannot be reached is no error here: nothing comes until it is back."""
 
-    def __init__(self, pool: ConsumerPool, topic: str, starts: Mapping[int, int]) -> None:
+    def __init__(self, pool: ConsumerPool, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> None:
         self._pool = pool
         self._topic = topic
         self._url = pool.config.url
         self._positions = dict(starts)
-        self._consumer: Any = pool.take()
-        self._patient = self._is_dead = False
+        self._consumer: Any = pool.make(PATIENT_FETCH_WAIT_MS) if follows else pool.take()
+        self._patient, self._is_dead = follows, False
         self._idle_since_s: float | None = None
         self._assign()
 
@@ -94,9 +98,8 @@ class KafkaReader:
         while True:
             left_s = max(0.0, deadline - time.monotonic())
             before = sum(self._positions.values())
-            records = take(
-                self._fetch(max_records, left_s), self._topic, self._positions, self._url, self._pool.is_gone
-            )
+            messages = self._fetch(max_records, left_s)
+            records = take(messages, self._topic, self._positions, self._url, self._pool.is_gone, _FORBIDDEN)
             moved = sum(self._positions.values()) != before
             if records or moved:
                 self._idle_since_s = None

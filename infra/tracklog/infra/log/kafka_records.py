@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -23,11 +23,17 @@ def fetch(consumer: Consumer, max_records: int, timeout_s: float) -> Sequence[An
 
 
 def take(
-    messages: Sequence[Any], topic: str, positions: dict[int, int], url: str, is_gone: Callable[[str], bool]
+    messages: Sequence[Any],
+    topic: str,
+    positions: dict[int, int],
+    url: str,
+    is_gone: Callable[[str], bool],
+    forbidden: Collection[int] = FORBIDDEN,
 ) -> list[Record]:
     """The records among `messages`; moves `positions`, also past what is no record (control, aborted).
 
     `is_gone` confirms that the topic does not exist: a broker that has just woken may say so of any topic.
+    `forbidden`: the codes that say that this is not allowed.
     Messages of partitions that are not in `positions` were fetched for an earlier assignment and are dropped.
     """
     records = []
@@ -36,7 +42,7 @@ def take(
         partition = message.partition()
         offset = message.offset()
         if error is not None:
-            _take_event(error, topic, partition, offset, positions, url, is_gone)
+            _take_event(error, topic, partition, offset, positions, url, is_gone, forbidden)
             continue
         if partition not in positions:
             continue
@@ -64,6 +70,7 @@ def _take_event(
     positions: dict[int, int],
     url: str,
     is_gone: Callable[[str], bool],
+    forbidden: Collection[int],
 ) -> None:
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
@@ -72,6 +79,6 @@ def _take_event(
     elif code in OUT_OF_RANGE:
         if partition in positions:
             raise offset_trimmed(topic, partition, positions[partition])
-    elif error.fatal() or code in FORBIDDEN or (code in GONE and is_gone(topic)):
+    elif error.fatal() or code in forbidden or (code in GONE and is_gone(topic)):
         raise request_error(error, f"reading {topic}", url)
     # Everything else is librdkafka telling of its retries; the error callback has counted it.

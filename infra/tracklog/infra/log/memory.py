@@ -143,7 +143,7 @@ class MemoryLog:
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         return self.store.offset_at(topic, partition, timestamp_ms)
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> MemoryReader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> MemoryReader:
         return MemoryReader(self.store, topic, starts)
 
     def group(self, group_id: str, topic: str, listener: GroupListener) -> EmbeddedMember:

@@ -148,7 +148,8 @@ class Log(Protocol):
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
         """The first offset appended at or after the time; the end when there is none."""
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> Reader: ...
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> Reader:
+        """`follows`: it is kept, to read what comes as long as its process lives; else it reads to an end, soon."""
 
     def group(self, group_id: str, topic: str, listener: GroupListener) -> GroupMember: ...
 

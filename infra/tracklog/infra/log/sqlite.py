@@ -103,7 +103,7 @@ class SqliteLog:
         slot = self._slot(topic, partition)
         return self.look(lambda connection: _offset_at(connection, slot, timestamp_ms))
 
-    def reader(self, topic: str, starts: Mapping[int, int]) -> SqliteReader:
+    def reader(self, topic: str, starts: Mapping[int, int], *, follows: bool = False) -> SqliteReader:
         return SqliteReader(
             self._path,
             self._slots(topic),

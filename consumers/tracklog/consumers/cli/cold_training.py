@@ -1,0 +1,137 @@
+"""`tracklog cold trajectories|training`"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from tracklog.consumers.cli.command import command, new_app
+from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.target_file import target_file
+from tracklog.consumers.training.finished import SAMPLE, Finished, finished
+from tracklog.consumers.training.rows import Form, Training, Unit
+from tracklog.consumers.where import Where
+from tracklog.consumers.wiring import blobs_of, check_topic, is_cold, opened_log
+from tracklog.infra.settings import Settings
+from tracklog.schemas.errors import InputError
+from tracklog.schemas.redaction import Redaction
+
+app = new_app(
+    help="Read the cold tier: finished trajectories, and what models can be trained on.", no_args_is_help=True
+)
+
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="CEL", help="Only those that match, e.g. 'reward == 1.0 && turns < 20'."),
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write it to a file.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
+Share = Annotated[float, typer.Option(min=0, max=1, help="The share of tasks that are for this.")]
+
+
+@command(app)
+def trajectories(run: Run, where: WhereOption = None, output: OutputOption = None, force: ForceOption = False) -> None:
+    """One row for each finished trajectory: task, agent, models, turns, spend, outcome, reward, verified or not.
+
+    As JSON lines, from the cold tier of cold.url (or of --log cold:ADDRESS). `models` has a stretch for each crossing
+    of versions.
+
+    \b
+    Examples:
+      tracklog cold trajectories --output runs.jsonl
+      tracklog cold trajectories --where 'agent == "airline" && !verified'
+    """
+    wanted = _where(where)
+    with _target(output, force=force) as file:
+        count = _write(file, (row for _, row in _chosen(run, wanted)))
+    run.out.note(f"{count} trajectories")
+
+
+@command(app)
+def training(
+    run: Run,
+    unit: Annotated[Unit, typer.Option(help="A row for each call of a model, or for each trajectory.")] = Unit.CALL,
+    form: Annotated[Form, typer.Option("--format", help="The form of the messages.")] = Form.OPENAI,
+    where: WhereOption = None,
+    valid: Share = 0.0,
+    test: Share = 0.0,
+    allow_compacted: Annotated[
+        bool, typer.Option("--allow-compacted", help="With --unit trajectory: those whose context lost messages too.")
+    ] = False,
+    redact_field: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Take out the values of fields of this name; repeatable.")
+    ] = None,
+    keep_secrets: Annotated[bool, typer.Option("--keep-secrets", help="Do not look for keys and tokens.")] = False,
+    output: OutputOption = None,
+    force: ForceOption = False,
+) -> None:
+    """What models can be trained on, as JSON lines: messages and tools exactly as the model saw them, and its reply.
+
+    Only of finished trajectories without a fault, and only contexts whose hash, made anew from the messages and tools,
+    is the recorded one; what is left out is counted by why. Each row has its provenance: trajectory, turn, kind
+    (run, fork, import...), hashes, place in the log, and the part of the split that its task is in.
+
+    \b
+    Examples:
+      tracklog cold training --where 'reward == 1.0' --test 0.1 --output train.jsonl
+      tracklog cold training --unit trajectory --format hf
+    """
+    if valid + test > 1:
+        raise InputError(f"--valid {valid:g} and --test {test:g} are more than everything", hint="together at most 1")
+    wanted = _where(where)
+    redaction = None if keep_secrets and not redact_field else Redaction(redact_field or (), secrets=not keep_secrets)
+    maker = Training(unit, form, valid=valid, test=test, compacted=allow_compacted, redaction=redaction)
+    with _target(output, force=force) as file:
+        count = _write(file, (row for one, _ in _chosen(run, wanted) for row in maker.rows(one)))
+    run.out.note(f"{count} rows")
+    for why, many in sorted(maker.left_out.items()):
+        run.out.warning(f"left out: {many} times {why}")
+    for what, many in sorted(redaction.counts.items() if redaction is not None else ()):
+        run.out.note(f"taken out: {many} times {what}")
+
+
+def _where(text: str | None) -> Where | None:
+    return None if text is None else Where(text, SAMPLE)
+
+
+def _chosen(run: Run, wanted: Where | None) -> Iterator[tuple[Finished, dict[str, Any]]]:
+    settings = _cold(run.settings)
+    topic = settings.topic_names.events
+    with opened_log(settings) as log:
+        check_topic(log, settings)
+        for one in finished(log, topic, blobs_of(settings)):
+            row = one.row()
+            if wanted is None or wanted.matches({name: value for name, value in row.items() if value is not None}):
+                yield one, row
+
+
+def _cold(settings: Settings) -> Settings:
+    """That of the cold tier: who wants the log instead exports first."""
+    if is_cold(settings):
+        return settings
+    return settings.model_copy(update={"log": settings.log.model_copy(update={"url": "cold:"})})
+
+
+@contextmanager
+def _target(output: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
+    if output is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with target_file(output, force=force) as file:
+        yield file
+
+
+def _write(file: IO[bytes], rows: Iterable[dict[str, Any]]) -> int:
+    count = 0
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        count += 1
+    return count

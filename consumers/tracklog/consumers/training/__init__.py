@@ -1,0 +1,1 @@
+"""What finished trajectories were, a row each, and what models can be trained on."""
