@@ -241,6 +241,7 @@ def test_settings_that_would_let_in_others_are_refused(wrong: dict[str, Any]) ->
 def test_the_api_takes_them_beside_those_of_its_file(provider: Provider, redis_db: str, tmp_path: Path) -> None:
     provider.clock = SystemClock()
     with serving(redis_db, tmp_path) as api:
+        api.fold()
         api.services.oidc = provider.oidc()
 
         def status(token: str) -> int:

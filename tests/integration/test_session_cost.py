@@ -77,7 +77,7 @@ async def test_opening_twice_the_events_costs_at_most_twice_as_much(service: str
         with counting(*read) as counts, pytest.raises(IndexError):
             await world.run(model)
         costs.append(counts)
-        assert counts["decode_event"] == counts["fold"] <= events + OWN_EVENTS
+        assert counts["decode_event"] <= counts["fold"] <= events + OWN_EVENTS
         assert counts["_read"] == 2 * turns + 2
         assert counts["message_hash"] <= 2 * counts["_read"]
 

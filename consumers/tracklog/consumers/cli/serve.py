@@ -76,11 +76,12 @@ async def _serve(run: Run, log: Log, client: RedisClient) -> None:
         settings=run.settings,
         oidc=Oidc(run.settings.oidc, clock) if run.settings.oidc.issuer else None,
     )
-    server = _server(run, services)
+    server: uvicorn.Server | None = None
     listening = _listening(settings.host, settings.port)  # before anybody is told that it is ready
-    services.health.needs(lambda: None if server.started else "the API is starting")
+    services.health.needs(lambda: None if server is not None and server.started else "the API is starting")
     with observed("serve", run.settings, log, client, told=run.out.note, health=services.health) as seen:
         of_server(seen, services)
+        server = _server(run, services)
         await _until_stopped(run, services, server, listening)
 
 
