@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +10,14 @@ import pytest
 import yaml
 
 from scripts.alerts import FILES, defaults, names, rules
-from tests.conftest import missing_service
+from tests.support.prometheus import promtool
 from tracklog.infra.metrics_catalogue import CATALOGUE, Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text(encoding="utf-8"))
 ALERTS: list[dict[str, Any]] = yaml.safe_load(rules())["groups"][0]["rules"]
 FROM_BROKERS = {"kafka_cluster_partition_underminisr"}
-TOOL_S = 60.0
 _METRIC = re.compile(r"\b(?:tracklog|kafka)_\w+")
-
-
-def promtool(*words: str | Path) -> str:
-    found = shutil.which("promtool")
-    if found is None:
-        missing_service("promtool is not on the PATH (Debian: apt-get install prometheus)")
-    done = subprocess.run([found, *map(str, words)], capture_output=True, text=True, timeout=TOOL_S)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 @pytest.fixture

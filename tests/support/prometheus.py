@@ -23,8 +23,18 @@ from tracklog.infra.stack.ports import free_ports
 from tracklog.infra.stack.process import wait_until
 
 START_S = 30.0
+TOOL_S = 60.0
 ASK_S = 10.0
 NAMESPACE = "agents"
+
+
+def promtool(*words: str | Path) -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        missing_service("promtool is not on the PATH (Debian: apt-get install prometheus)")
+    done = subprocess.run([found, *map(str, words)], capture_output=True, text=True, timeout=TOOL_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Metrics:
         self._catalogue = {one.name: one for one in catalogue}
         self._registry = CollectorRegistry(auto_describe=False)
         self._counted: dict[str, Any] = {}
+        self._series: dict[tuple[object, ...], Any] = {}
         self._sources: list[_Source] = []
         self._known: dict[str, set[str]] = {}
         self._lock = threading.Lock()
@@ -97,15 +98,21 @@ class Metrics:
             return ()
 
     def _one(self, name: str, kind: Kind, labels: Mapping[str, str]) -> Any:
+        asked = (name, *labels.items())
+        known = self._series.get(asked)
+        if known is not None:
+            return known
         metric = self._catalogue[name]
         assert metric.kind is kind, f"{name} is a {metric.kind}"
         with self._lock:
             counted = self._counted.get(name)
             if counted is None:
                 counted = self._counted[name] = self._made(metric)
-        if not metric.labels:
-            return counted
-        return counted.labels(*(self.bounded(label, labels[label]) for label in metric.labels))
+        shown = [self.bounded(label, labels[label]) for label in metric.labels]
+        series = counted.labels(*shown) if shown else counted
+        if shown == [labels[label] for label in metric.labels]:  # those are bounded in number
+            self._series[asked] = series
+        return series
 
     def _made(self, metric: Metric) -> Counter | Histogram:
         if metric.kind is Kind.COUNTER:
