@@ -103,17 +103,20 @@ def _outward(run: Run, processor: Processor[Any]) -> Processor[Any]:
 
 
 def _follow(run: Run, work: Processes) -> None:
+    stop = stopped_by_signals()  # before anybody is told how to stop it
     run.out.note(f"folding {run.settings.topic_names.events} as a member of {work.group}; stop with Ctrl-C")
-    _tell(run, work.loop.run(work.group, stopped_by_signals()))
+    _tell(run, work.loop.run(work.group, stop))
 
 
 def _follow_on_faust(run: Run, work: Processes, log: Log, web_port: int | None) -> None:
-    run.out.note(f"folding {run.settings.topic_names.events} in the Faust app {work.group}; stop with Ctrl-C")
-    asyncio.run(_on_faust(FaustRun(work, log, run.settings, web_port=web_port)))
+    said = f"folding {run.settings.topic_names.events} in the Faust app {work.group}; stop with Ctrl-C"
+    asyncio.run(_on_faust(run, FaustRun(work, log, run.settings, web_port=web_port), said))
 
 
-async def _on_faust(on_faust: FaustRun) -> None:
-    await run_on_faust(on_faust, stop_at_signals())
+async def _on_faust(run: Run, on_faust: FaustRun, said: str) -> None:
+    stop = stop_at_signals()
+    run.out.note(said)
+    await run_on_faust(on_faust, stop)
 
 
 def _tell(run: Run, positions: dict[int, int]) -> None:

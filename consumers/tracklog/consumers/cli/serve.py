@@ -104,7 +104,7 @@ def _server(run: Run, services: Services) -> uvicorn.Server:
 
 
 async def _until_stopped(run: Run, services: Services, server: uvicorn.Server, listening: socket.socket) -> None:
-    settings = run.settings.api
+    settings, stop = run.settings.api, stop_at_signals()
 
     async def serving(stop: asyncio.Event) -> None:
         leaving = asyncio.create_task(_leave(stop, services, server))
@@ -116,7 +116,7 @@ async def _until_stopped(run: Run, services: Services, server: uvicorn.Server, l
 
     lives = partial(while_log_lives, services.log, fatal=lambda: services.fatal)
     run.out.note(f"serving http://{settings.host}:{settings.port} (its page: /docs); stop with Ctrl-C")
-    await run_together(stop_at_signals(), serving, lives)
+    await run_together(stop, serving, lives)
 
 
 async def _leave(stop: asyncio.Event, services: Services, server: uvicorn.Server) -> None:
