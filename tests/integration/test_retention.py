@@ -132,6 +132,23 @@ def test_after_trimming_everything_reads_as_before(world: World) -> None:
     assert [one.first for one in world.kept()] == ends
 
 
+def test_verify_says_of_what_it_saw_nothing_when_the_cold_tier_is_not_there(local: World) -> None:
+    # given a log of which all is trimmed
+    with opened_log(local.settings) as log:
+        import_into(log, local.settings, islice((one for one in shipped_runs() if isinstance(one, Run)), 2))
+    local.export()
+    whole = local.json("verify", "--all")
+    assert (whole["trajectories"], whole["kept_from"]) == (2, {})
+    local.run("retention", "apply", "--keep-days", "0", "--yes")
+    # when it is verified by somebody who does not name the cold tier
+    elsewhere = ("verify", "--all", "--set", f"cold.url={local.flags['home']}/elsewhere")
+    found = local.json(*elsewhere)
+    # then that nothing was wrong is not all that is said
+    assert found["trajectories"] == 0
+    assert found["kept_from"] == {str(p): bounds.end for p, bounds in enumerate(local.kept()) if bounds.end}
+    assert "was not looked at" in local.run(*elsewhere).stderr
+
+
 def test_one_that_goes_on_and_what_is_not_exported_stay(local: World) -> None:
     over = run_of("over", turns=1)
     open_id = next(beside("over", "open"))

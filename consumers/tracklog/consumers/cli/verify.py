@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -57,9 +57,10 @@ def verify(
         check_topic(log, settings)
         with _stored(run, against) as stored:
             checked = Verification(log, topic, only=trajectory_id, stored=stored)
-            total = sum(end - first for first, end in (log.bounds(topic, one) for one in checked.partitions()))
+            kept = {one: log.bounds(topic, one) for one in checked.partitions()}
+            total = sum(end - first for first, end in kept.values())
             with run.out.progress("checking records", total) as checked.on_progress:
-                summary = Summary(checked)
+                summary = Summary(checked, {one: first for one, (first, _) in kept.items() if first > 0})
                 for report in checked.reports():
                     summary.add(report)
     if trajectory_id is not None and not summary.shown:
@@ -79,10 +80,12 @@ def _stored(run: Run, against: Against) -> Iterator[Stored | None]:
 
 
 class Summary:
-    """What to say in the end: totals, and the reports that have something to say."""
+    """What to say in the end: totals, and the reports that have something to say. `trimmed`: the first offset of each
+    partition of which the beginning is kept nowhere that was looked at."""
 
-    def __init__(self, checked: Verification) -> None:
+    def __init__(self, checked: Verification, trimmed: Mapping[int, int] | None = None) -> None:
         self.checked = checked
+        self.trimmed = trimmed or {}
         self.harmless: Counter[str] = Counter()
         self.events = 0
         self.shown: list[Report] = []
@@ -109,6 +112,7 @@ class Summary:
             "foreign_records": [
                 {"partition": one.partition, "offset": one.offset, "reason": one.reason} for one in self.checked.foreign
             ],
+            "kept_from": {str(partition): first for partition, first in self.trimmed.items()},
             "reports": [report_map(report) for report in self.shown],
             "reports_left_out": self.not_shown,
         }
@@ -137,6 +141,9 @@ def tell(run: Run, summary: Summary) -> None:
             out.note(f"{report.trajectory_id}: {note}")
     for one in checked.foreign:
         out.note(f"no event at {one.partition}:{one.offset}: {one.reason}")
+    if summary.trimmed:
+        parts = ", ".join(f"{partition}:{first}" for partition, first in summary.trimmed.items())
+        out.warning(f"what was trimmed was not looked at: kept from {parts}; cold.url names the cold tier that has it")
     harmless = ", ".join(f"{count} {verdict}" for verdict, count in sorted(summary.harmless.items()))
     verdict = f"{checked.faulty} of them faulty" if checked.faulty else "all sound"
     out.text(
