@@ -20,7 +20,9 @@ from tests.support.charts import (
     pod_of,
     rendered,
 )
+from tracklog.infra.acls import rules_of
 from tracklog.infra.settings import Settings, load_settings
+from tracklog.schemas.topics import Topics
 
 SECRET_WORDS = re.compile(r"password|secret_access|access_key|\.pem|private", re.IGNORECASE)
 FLEETS: dict[str, Any] = {
@@ -208,16 +210,31 @@ def test_topics_and_users_of_strimzi_outlive_the_release() -> None:
     assert "demo-tracklog-dispatch" in kept
 
 
-def test_only_dispatchers_may_write_the_ledger() -> None:
-    users = of_kind(rendered(example("strimzi")), "KafkaUser")
+ROLES_OF = {
+    "worker": ("owner",),
+    "dispatch": ("dispatcher",),
+    "processors": ("processor",),
+    "faust": ("processor",),
+    "route": ("router",),
+    "api": ("api", "owner"),
+    "export": ("exporter",),
+}
+"""The workloads' rights by the roles of `tracklog acls`; clients record through the API."""
 
-    writers = {
-        name_of(user): acl["resource"]["name"]
-        for user in users
-        for acl in user["spec"]["authorization"]["acls"]
-        if "Write" in acl["operations"] and acl["resource"]["name"].endswith(".attempts")
+
+def test_users_may_write_what_their_roles_may_and_nothing_else() -> None:
+    users = of_kind(rendered(example("strimzi")), "KafkaUser")
+    topics = Topics()
+    found = {}
+    for user in users:
+        rules = user["spec"]["authorization"]["acls"]
+        written = {rule["resource"]["name"] for rule in rules if "Write" in rule["operations"]}
+        found[name_of(user).removeprefix("demo-tracklog-")] = written
+    assert len(found) >= 5
+    assert found == {
+        role: {rule.name for one in ROLES_OF[role] for rule in rules_of(one, topics) if "Write" in rule.operations}
+        for role in found
     }
-    assert writers == {"demo-tracklog-dispatch": "tracklog.attempts"}
 
 
 def test_large_numbers_stay_numbers() -> None:
