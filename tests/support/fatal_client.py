@@ -28,11 +28,13 @@ def inject_fatal_error(log: KafkaLog) -> None:
     """On the live client: out-of-order sequence cannot be had from a healthy broker."""
     producer = log._producer
     assert producer is not None
-    handle = ctypes.c_void_p.from_address(id(producer._client) + 16)  # first field behind the object's head
+    client = producer._client  # held until the end: the log may put another in its place meanwhile, and free this one
+    handle = ctypes.c_void_p.from_address(id(client) + 16)  # first field behind the object's head
     libraries = Path(confluent_kafka.__file__).parent.with_suffix(".libs")
     (library,) = libraries.glob("librdkafka*")
     inject = ctypes.CDLL(str(library)).rd_kafka_test_fatal_error
     inject(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"injected")
+    del client
 
 
 def break_for_good(go: threading.Event) -> None:
