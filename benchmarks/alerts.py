@@ -40,7 +40,8 @@ class Condition(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Seconds until it fired, after it was true, and until it cleared, after it was not; None: it did not."""
+    """Seconds until it fired, from when it was true, and until it cleared, from when somebody set about that; None: it
+    did not."""
 
     alert: str
     what: str
@@ -145,9 +146,10 @@ def _gap_accepted(here: Scene) -> None:
 
 
 def _retention(here: Scene) -> None:
-    here.configure(here.topics.events, RETENTION, HOUR_MS)
+    """In this order: nobody submits to a topic that loses records."""
     here.switch("hold", on=True)
     here.submit("clerk")
+    here.configure(here.topics.events, RETENTION, HOUR_MS)
 
 
 def _retention_far(here: Scene) -> None:
@@ -281,14 +283,17 @@ def shown(here: Scene, condition: Condition) -> list[Row]:
     seconds_until(here, condition.alerts, fires=False)
     condition.make(here)
     fired = seconds_until(here, condition.alerts, fires=True)
+    begun_s = time.monotonic()
     condition.undo(here)
-    cleared = seconds_until(here, condition.alerts, fires=False)
+    cleared = seconds_until(here, condition.alerts, fires=False, begun_s=begun_s)
     return [Row(one, condition.what, fired[one], cleared[one]) for one in condition.alerts]
 
 
-def seconds_until(here: Scene, alerts: Sequence[str], *, fires: bool) -> dict[str, float | None]:
-    """Of each, within BOUND_S."""
-    begun_s = time.monotonic()
+def seconds_until(
+    here: Scene, alerts: Sequence[str], *, fires: bool, begun_s: float | None = None
+) -> dict[str, float | None]:
+    """Of each, within BOUND_S from now; counted from `begun_s`, else from now too."""
+    begun_s = time.monotonic() if begun_s is None else begun_s
     found: dict[str, float | None] = dict.fromkeys(alerts)
 
     def all_did() -> bool:

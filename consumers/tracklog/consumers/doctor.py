@@ -19,7 +19,7 @@ from tracklog.infra.log.sqlite_schema import damage
 from tracklog.infra.redis_client import RedisClient, address_of
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
-from tracklog.infra.topic_admin import verify
+from tracklog.infra.topic_admin import Finding, verify
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord, TopicMissing, TracklogError
 
@@ -105,8 +105,15 @@ def _topics(log: Log, settings: Settings) -> Check:
     missing = all(finding.setting == "topic" for finding in required)
     if missing and is_embedded(settings) and len(required) == len(settings.topic_names.all):
         return Check("topics", None, "not there yet: the first import makes them")
-    fix = "tracklog topics apply" if missing else "alter these settings with Kafka's own tools (tracklog topics verify)"
-    return Check("topics", not required, text, fix)
+    return Check("topics", not required, text, _way_out(required, missing))
+
+
+def _way_out(required: Sequence[Finding], missing: bool) -> str:
+    if missing:
+        return "tracklog topics apply"
+    if all(finding.fixed for finding in required):
+        return "nobody can alter these here: set `topics.*` to what is meant, or use another provider of Kafka"
+    return "alter these settings with Kafka's own tools (tracklog topics verify)"
 
 
 def _clock(log: Log, settings: Settings, clock: Clock) -> Check:
