@@ -101,7 +101,7 @@ def test_a_command_of_the_page_shows_what_it_says(said: Callable[[str], str], co
             assert "Error" not in told
 
 
-@pytest.mark.parametrize(("command", "records"), zip(commands("bash"), (16, 1, 16, 0), strict=True))
+@pytest.mark.parametrize(("command", "records"), list(zip(commands("bash"), (16, 1, 16, 0), strict=True)))
 def test_kcat_shows_what_the_page_says(said: Callable[[str], str], command: str, records: int) -> None:
     if shutil.which("kcat") is None:
         missing_service("kcat is not on the PATH (Debian: apt-get install kcat)")
