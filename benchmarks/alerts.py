@@ -133,7 +133,7 @@ def _bucket_back(here: Scene) -> None:
 
 def _events_lost(here: Scene) -> None:
     here.bucket.send_signal(signal.SIGSTOP)
-    here.say("result", here.submit("clerk"), "--wait", "60")
+    here.say("result", here.submit("clerk"), "--wait")
     here.stop("export")
     here.trim()
     here.bucket.send_signal(signal.SIGCONT)
@@ -159,7 +159,7 @@ def _retention_far(here: Scene) -> None:
 
 def _skipped(here: Scene) -> None:
     here.stop("switched")
-    here.say("result", here.submit("clerk"), "--wait", "60")
+    here.say("result", here.submit("clerk"), "--wait")
     here.trim()
     here.start("switched")
 
