@@ -263,10 +263,10 @@ async def test_a_key_is_shown_in_its_shape(world: World) -> None:
     fold(world, Everything())
     reader = world.reader()
     for key, kind in (("hash", dict), ("words", dict), ("tenants", list), ("ends", list), ("newest:acme", dict)):
-        shown = (await shown_of(reader, "everything", key, 3)).value
+        shown = (await shown_of(reader, "everything", key, 3)).value.value
         assert isinstance(shown, kind), key
         assert shown, key
-    top = (await shown_of(reader, "everything", "trajectories", 3)).value
+    top = (await shown_of(reader, "everything", "trajectories", 3)).value.value
     assert isinstance(top, list)
     assert len(top) == 3
     assert top == sorted(top, reverse=True)

@@ -12,8 +12,9 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, the_one
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.waiting import Cursor
 from tracklog.consumers.projections import Known, Projections, tried
-from tracklog.consumers.read import Reader
+from tracklog.consumers.read import Answer, Reader
 from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
@@ -111,6 +112,10 @@ def read(
     name: Name,
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="A key of it; their names when left out.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Rows of a sorted set or stream.")] = 50,
+    cursor: Cursor = None,
+    lowest_first: Annotated[
+        bool, typer.Option("--lowest-first", help="Of a sorted set: from the lowest score.")
+    ] = False,
 ) -> None:
     """Show what a processor keeps: a key in its shape, summed over partitions, or the names of its keys.
 
@@ -124,12 +129,29 @@ def read(
     """
     with _opened(run) as projections:
         reader = Reader(projections.client, prefix=run.settings.prefix)
-        shown = asyncio.run(reader.keys(name) if key is None else shown_of(reader, name, key, limit))
+        if key is None:
+            if cursor is not None or lowest_first:
+                raise InputError("names of keys have no pages", hint="say which key")
+            _tell_keys(run, name, asyncio.run(reader.keys(name)))
+            return
+        found = asyncio.run(shown_of(reader, name, key, limit, cursor=cursor, lowest_first=lowest_first))
+    shown = found.value
     if run.as_json:
-        run.out.json({"name": name, "key": key, "value": shown.value, "as_of": shown.as_of.as_map()})
+        said = {"name": name, "key": key, "shape": shown.shape.value, "value": shown.value, "next": shown.next}
+        run.out.json({**said, "as_of": found.as_of.as_map()})
         return
     for row in shown.value if isinstance(shown.value, list) else shown.value.items():
-        run.out.text("  ".join(map(str, row)) if isinstance(row, tuple | list) else str(row))
+        run.out.text("  ".join(map(str, row)))
+    if shown.next is not None:
+        run.out.text(f"more: --cursor {shown.next}", style="dim")
+
+
+def _tell_keys(run: Run, name: str, found: Answer[list[str]]) -> None:
+    if run.as_json:
+        run.out.json({"name": name, "key": None, "value": found.value, "as_of": found.as_of.as_map()})
+        return
+    for key in found.value:
+        run.out.text(key)
 
 
 @command(app)
