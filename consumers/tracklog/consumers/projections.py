@@ -14,7 +14,6 @@ from tracklog.infra.log.port import Log, TopicInfo
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
-from tracklog.infra.settings_sections import ProjectionSettings
 from tracklog.processors.comparing import Compared, compare, digest
 from tracklog.processors.parked import PARKED, RETRY, Parked, parked_of
 from tracklog.processors.redis_store import SCAN_KEYS, LiveKeys, RedisStore, checkpoint_of, live_keys, point_to
@@ -67,8 +66,8 @@ class Switched(NamedTuple):
     behind: int
 
 
-_KEEPING_NO_RECORDS: Final = ProjectionSettings(warm_log_events_max=0)
-"""What is folded to be compared needs no memory for them."""
+_KEEPING_NO_RECORDS: Final = {"warm_log_events_max": 0}
+"""What is folded to be compared needs no memory for them. Who leaves is told by the same settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,9 @@ class Projections:
                 hint="load the one that is live, or rebuild",
             )
         return compare(
-            Trajectories(_KEEPING_NO_RECORDS) if isinstance(processor, Trajectories) else processor,
+            Trajectories(self.settings.projection.model_copy(update=_KEEPING_NO_RECORDS))
+            if isinstance(processor, Trajectories)
+            else processor,
             self._store(processor, self.log.describe(self._topic), keys.build),
             self.log,
             self.settings,

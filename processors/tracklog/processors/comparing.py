@@ -11,6 +11,7 @@ from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings_sections import Settings
 from tracklog.processors import trajectories
+from tracklog.processors.checkpoints import CLOCK
 from tracklog.processors.memory_store import MemoryStore
 from tracklog.processors.parked import PARKED, RETRY
 from tracklog.processors.redis_store import RedisStore
@@ -18,14 +19,14 @@ from tracklog.processors.refolding import Refold
 from tracklog.processors.running import AnyProcessor
 from tracklog.processors.warm_log import SIZES_KEY, log_key
 
-_OF_RUNNER: Final = frozenset({PARKED, RETRY})
+_OF_RUNNER: Final = frozenset({CLOCK, PARKED, RETRY})
 
 
 def is_compared(name: str, key: str) -> bool:
-    """What is parked is the runner's. The records that trajectories keep leave by the clock of Redis, and say of
-    themselves by the hash chain whether they are those of the log."""
+    """What is parked and the time of the log are the runner's. The records that trajectories keep leave by the clock of
+    Redis, and say of themselves by the hash chain whether they are those of the log."""
     if name == trajectories.NAME:
-        return key != SIZES_KEY and not key.startswith(log_key(""))
+        return key not in {CLOCK, SIZES_KEY} and not key.startswith(log_key(""))
     return key not in _OF_RUNNER
 
 

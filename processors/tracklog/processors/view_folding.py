@@ -82,12 +82,21 @@ class ViewFolding(Generic[S]):
         self._by_trajectory = kind.key is Processor.key
         self._emits = kind.emit is not Processor.emit
         self._leaves = kind.until_ms is not Processor.until_ms
+        self._log_ms = view.log_ms(partition) if self._leaves else -1
+        self._times = dict(self._timed()) if self._leaves else {}
         self._careful = careful
         self._changes: dict[str, _Change[S]] = {}
         self._gone: set[str] = set()
         self._ordered: list[Write] = []
         """What events emitted, and what states that left took along, in the order of the log."""
         self._tried: Sequence[str] = ()
+
+    def _timed(self) -> Iterator[tuple[int, int]]:
+        """The time of the log at each record of the batch, by offset."""
+        for record in self._records:
+            if record.offset >= self._start:
+                self._log_ms = max(self._log_ms, record.timestamp_ms)
+                yield record.offset, self._log_ms
 
     def try_again(self, asked: Sequence[str]) -> None:
         """Reads the log again from where the first of them stopped, for those that were asked for."""
@@ -140,7 +149,8 @@ class ViewFolding(Generic[S]):
             return self._again_with_care(position)
         for key in self._gone:
             self._view.drop_state(self._partition, key)
-        self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked)
+        log_ms = self._log_ms if self._leaves else None
+        self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked, log_ms)
         return None
 
     def _again_with_care(self, position: int) -> None:
@@ -179,7 +189,8 @@ class ViewFolding(Generic[S]):
             return
         change = self._changes.get(key)
         if change is None or self._leaves:
-            change = self._change(key, change, seen.record.timestamp_ms)
+            now_ms = self._times.get(seen.record.offset, seen.record.timestamp_ms)
+            change = self._change(key, change, now_ms)
         after = processor.apply(change.after, seen)
         if type(after) is not type(change.after):
             raise InvalidProcessor(
@@ -215,13 +226,13 @@ class ViewFolding(Generic[S]):
 
     def _forget_due(self) -> None:
         """Lets go of the states to whose time the log has come."""
-        now_ms = max((r.timestamp_ms for r in self._records if r.offset >= self._start), default=-1)
+        if not self._leaves:
+            return
+        now_ms = self._log_ms
         for key, change in list(self._changes.items()):
             until_ms = self._processor.until_ms(key, change.after)
             if until_ms is not None and until_ms <= now_ms:
                 self._leave(key, change)
-        if now_ms < 0:
-            return
         for key in self._view.due(self._partition, now_ms):
             held = None if key in self._changes else self._stored(key)
             if held is not None:
