@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from tracklog.infra.log.port import Record
 from tracklog.processors.leaving import ENDED, LEAVE_MAX, Crowd, Ended, Leaving, ended_keys
+from tracklog.processors.partial import partial_writes
 from tracklog.processors.place import FIELD, Place, Step
 from tracklog.processors.processor import Seen
 from tracklog.processors.writes import Rank, SetFields, Unrank, Write
@@ -57,6 +58,7 @@ class ProjectionFolding(Generic[S]):
         self._records = records
         self._stored, self._left = stored
         self._changes: dict[str, Change[S]] = {}
+        self._partial: dict[str, int] = {}
         self._log_ms = of.log_ms(partition) if self._leaving is not None else -1
         self._oldest_ms: int | None = None
         """The earliest last append of those that have ended or moved in this batch."""
@@ -84,6 +86,8 @@ class ProjectionFolding(Generic[S]):
         change = self._changes.get(trajectory_id)
         if change is None:
             before = self._stored[trajectory_id]
+            if before is None and seen.event.envelope.seq > 0:
+                self._partial[trajectory_id] = seen.record.offset
             state = before if before is not None else self._processor.start(trajectory_id)
             change = self._changes[trajectory_id] = Change(before, state)
         change.after = self._apply(change.after, seen)
@@ -191,6 +195,7 @@ class ProjectionFolding(Generic[S]):
 
     def _writes(self) -> Iterator[Write]:
         leaving = self._leaving
+        yield from partial_writes(self._partial)
         for trajectory_id, change in self._changes.items():
             yield from self._processor.writes(change.before, change.after, change.records)
             ended = None if leaving is None else leaving.ended(change.after)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from tracklog.infra.log.port import Record
 from tracklog.processors.decoding import step_of
 from tracklog.processors.parked import Parked, in_words, parked_writes
+from tracklog.processors.partial import partial_writes
 from tracklog.processors.place import FIELD, Place, Step
 from tracklog.processors.processor import Processor, Seen
 from tracklog.processors.shapes import check_write
@@ -90,6 +91,7 @@ class ViewFolding(Generic[S]):
         self._ordered: list[Write] = []
         """What events emitted, and what states that left took along, in the order of the log."""
         self._tried: Sequence[str] = ()
+        self._partial: dict[str, int] = {}
 
     def _timed(self) -> Iterator[tuple[int, int]]:
         """The time of the log at each record of the batch, by offset."""
@@ -125,6 +127,8 @@ class ViewFolding(Generic[S]):
         place = self._places[trajectory_id]
         after = step.after if place is step.before else step.at(place)
         if after is None:
+            if step.is_behind_beginning(place):
+                self._partial.setdefault(trajectory_id, step.offset)
             return
         if step.seen is not None and (self._reads is None or step.name in self._reads):
             try:
@@ -282,6 +286,7 @@ class ViewFolding(Generic[S]):
         for key, change in self._changes.items():
             yield from self._writes_of(key, change.held, kept[key])
         yield from parked_writes(self._parked_before, self._parked, self._tried)
+        yield from partial_writes(self._partial)
 
     def _writes_of(self, key: str, before: Held[S] | None, after: Held[S]) -> Iterator[Write]:
         """State and what the processor writes. Whatever could fail in the store fails here."""

@@ -19,6 +19,7 @@ from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
 from tracklog.processors.comparing import Difference
+from tracklog.processors.partial import Partial
 from tracklog.schemas.errors import InputError
 
 app = new_app(help="Look at what is folded into Redis, compare it with the log, build it anew.", no_args_is_help=True)
@@ -50,11 +51,29 @@ def list_(run: Run) -> None:
         run.out.text("nothing is folded yet: tracklog process")
         return
     rows = [
-        tuple(map(str, (one.name, _version(one), sum(one.positions.values()), one.behind, len(one.parked))))
+        tuple(map(str, (one.name, _version(one), sum(one.positions.values()), one.behind, len(one.parked), partial)))
         for one in known
+        for partial in [one.partial.count]
     ]
-    run.out.table(("projection", "version", "offsets", "behind", "parked"), rows, title="projections")
+    run.out.table(("projection", "version", "offsets", "behind", "parked", "partial"), rows, title="projections")
     _tell_parked(run, known)
+    for one in known:
+        _tell_partial(run, one.name, one.partial)
+
+
+def _tell_partial(run: Run, name: str, partial: Partial) -> None:
+    if not partial.count:
+        return
+    named, rest = ", ".join(partial.trajectories), partial.count - len(partial.trajectories)
+    run.out.warning(
+        f"{name}: nothing of {partial.count} trajectories whose beginning was trimmed: {named}"
+        f"{f' and {rest} more' if rest else ''}; where cold.url names the cold tier that has it, build it anew:"
+        f" tracklog projections rebuild {name}"
+    )
+
+
+def _partial_map(partial: Partial) -> dict[str, object]:
+    return {"count": partial.count, "trajectories": list(partial.trajectories)}
 
 
 def _tell_parked(run: Run, known: Sequence[Known]) -> None:
@@ -135,11 +154,13 @@ def read(
             _tell_keys(run, name, asyncio.run(reader.keys(name)))
             return
         found = asyncio.run(shown_of(reader, name, key, limit, cursor=cursor, lowest_first=lowest_first))
+        partial = projections.one(name).partial
     shown = found.value
     if run.as_json:
         said = {"name": name, "key": key, "shape": shown.shape.value, "value": shown.value, "next": shown.next}
-        run.out.json({**said, "as_of": found.as_of.as_map()})
+        run.out.json({**said, "as_of": found.as_of.as_map(), "partial": _partial_map(partial)})
         return
+    _tell_partial(run, name, partial)
     for row in shown.value if isinstance(shown.value, list) else shown.value.items():
         run.out.text("  ".join(map(str, row)))
     if shown.next is not None:
@@ -179,8 +200,9 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
     if run.as_json:
         shown = None if found is None else {"partition": found.partition, "key": found.key, **_both(found)}
         said = {"name": name, "keys": compared.keys, "positions": compared.positions, "difference": shown}
-        run.out.json({**said, "parked": _as_json(known)["parked"]})
+        run.out.json({**said, "parked": _as_json(known)["parked"], "partial": _partial_map(compared.partial)})
         return
+    _tell_partial(run, name, compared.partial)
     if found is None:
         run.out.text(f"{name}: {compared.keys} keys, as the log says")
     else:
@@ -306,7 +328,7 @@ def _version(one: Known) -> str:
 
 def _as_json(one: Known) -> dict[str, object]:
     parked = [{"trajectory_id": name, "partition": p, **what._asdict()} for name, (p, what) in one.parked.items()]
-    return {**one._asdict(), "parked": parked}
+    return {**one._asdict(), "parked": parked, "partial": _partial_map(one.partial)}
 
 
 def _both(found: Difference) -> dict[str, str]:
