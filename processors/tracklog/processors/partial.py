@@ -18,9 +18,9 @@ NAMED_MAX: Final = 20
 
 
 class Partial(NamedTuple):
-    """`count` trajectories, the first NAMED_MAX of which are named."""
+    """`total` trajectories, the first NAMED_MAX of which are named."""
 
-    count: int = 0
+    total: int = 0
     trajectories: tuple[str, ...] = ()
 
 

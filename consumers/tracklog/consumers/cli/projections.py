@@ -53,7 +53,7 @@ def list_(run: Run) -> None:
     rows = [
         tuple(map(str, (one.name, _version(one), sum(one.positions.values()), one.behind, len(one.parked), partial)))
         for one in known
-        for partial in [one.partial.count]
+        for partial in [one.partial.total]
     ]
     run.out.table(("projection", "version", "offsets", "behind", "parked", "partial"), rows, title="projections")
     _tell_parked(run, known)
@@ -62,18 +62,18 @@ def list_(run: Run) -> None:
 
 
 def _tell_partial(run: Run, name: str, partial: Partial) -> None:
-    if not partial.count:
+    if not partial.total:
         return
-    named, rest = ", ".join(partial.trajectories), partial.count - len(partial.trajectories)
+    named, rest = ", ".join(partial.trajectories), partial.total - len(partial.trajectories)
     run.out.warning(
-        f"{name}: nothing of {partial.count} trajectories whose beginning was trimmed: {named}"
+        f"{name}: nothing of {partial.total} trajectories whose beginning was trimmed: {named}"
         f"{f' and {rest} more' if rest else ''}; where cold.url names the cold tier that has it, build it anew:"
         f" tracklog projections rebuild {name}"
     )
 
 
 def _partial_map(partial: Partial) -> dict[str, object]:
-    return {"count": partial.count, "trajectories": list(partial.trajectories)}
+    return {"count": partial.total, "trajectories": list(partial.trajectories)}
 
 
 def _tell_parked(run: Run, known: Sequence[Known]) -> None:
