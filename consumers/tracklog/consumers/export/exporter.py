@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tracklog.consumers.export.buffer import Buffer
 from tracklog.consumers.export.models import TRAJECTORIES_MAX, Models
+from tracklog.consumers.export.redacting import ExportPolicy
 from tracklog.consumers.export.rows import batches_of
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.cold.scan import last_models
@@ -69,6 +70,7 @@ class Exporter:
         entropy: Entropy,
         blobs: Blobs,
         accept_gap: bool = False,
+        policy: ExportPolicy | None = None,
     ) -> None:
         self._log = log
         self._tables = tables
@@ -77,6 +79,7 @@ class Exporter:
         self._entropy = entropy
         self._blobs = blobs
         self._accept_gap = accept_gap
+        self._policy = policy
         self.on_commit: Callable[[Committed], None] = lambda _: None
         self._buffers: dict[int, Buffer] = {}
         self._waiting_since_s: float | None = None
@@ -141,7 +144,8 @@ class Exporter:
         if records[0].offset > buffer.end and (first := self._log.bounds(topic, partition).first) > buffer.end:
             self._pass_gap(partition, buffer, first)
             records = [record for record in records if record.offset >= first]
-        for batch in batches_of(records, buffer.end, self._tables.events.identity, buffer.models):
+        identity = self._tables.events.identity
+        for batch in batches_of(records, buffer.end, identity, buffer.models, self._policy):
             buffer.add(batch)
             if self._waiting_since_s is None:
                 self._waiting_since_s = self._clock.monotonic_s()

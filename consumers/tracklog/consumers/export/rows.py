@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from tracklog.consumers.export.models import Models, Seen, served_by
+from tracklog.consumers.export.redacting import ExportPolicy
 from tracklog.infra.cold.columns import EVENTS, UNDECODABLE, row_check
 from tracklog.infra.cold.table import Identity
 from tracklog.infra.log.port import Record
@@ -47,16 +48,21 @@ class Batch(NamedTuple):
     """Where its last record ends."""
 
 
-def batches_of(records: Sequence[Record], begin: int, log: Identity, models: Models) -> Iterator[Batch]:
-    """Of records in order, none twice; `begin` is where the record before them ends. Not larger than it must be."""
+def batches_of(
+    records: Sequence[Record], begin: int, log: Identity, models: Models, policy: ExportPolicy | None = None
+) -> Iterator[Batch]:
+    """Of records in order, none twice; `begin` is where the record before them ends. `policy` says what rows show.
+    None is larger than it must be."""
     at = 0
     while at < len(records):
-        batch, at = _batch(records, at, begin, log, models)
+        batch, at = _batch(records, at, begin, log, models, policy)
         begin = batch.end
         yield batch
 
 
-def _batch(records: Sequence[Record], first: int, begin: int, log: Identity, models: Models) -> tuple[Batch, int]:
+def _batch(
+    records: Sequence[Record], first: int, begin: int, log: Identity, models: Models, policy: ExportPolicy | None
+) -> tuple[Batch, int]:
     """From the record of this number on; with the number of the one behind it."""
     events: list[tuple[Any, ...]] = []
     foreign: list[tuple[Any, ...]] = []
@@ -70,11 +76,13 @@ def _batch(records: Sequence[Record], first: int, begin: int, log: Identity, mod
         try:
             event = plain_event(record.key, record.value, record.headers)
         except ForeignRecord as error:
-            foreign.append(_foreign_row(record, skipped, error.message, day.of(record.timestamp_ms)))
+            row = _foreign_row(record, skipped, error.message, day.of(record.timestamp_ms), policy)
+            foreign.append(row)
             held_bytes += len(record.value or b"")
             continue
         envelope, body = event.envelope, event.body
-        text = None if body is None else body_text(body)
+        shown, payload = (body, event.payload) if policy is None else policy.shown(event)
+        text = None if shown is None else body_text(shown)
         if may_name_blobs(event, text):
             naming.append(record)
         inbox = envelope["inbox_id"]
@@ -100,7 +108,7 @@ def _batch(records: Sequence[Record], first: int, begin: int, log: Identity, mod
                 event.fingerprint,
                 row_check(event.hash, record.partition, record.offset, record.timestamp_ms),
                 event.stated_hash,
-                event.payload,
+                payload,
                 envelope["tenant"],
                 day.of(record.timestamp_ms),
             )
@@ -131,10 +139,12 @@ def may_name_blobs(event: PlainEvent, text: bytes | None) -> bool:
     return event.name == _DRIFT or _STORED in text or text.count(_MEDIA_TYPE) != text.count(_HELD)
 
 
-def _foreign_row(record: Record, skipped: int, reason: str, day: date) -> tuple[Any, ...]:
+def _foreign_row(record: Record, skipped: int, reason: str, day: date, policy: ExportPolicy | None) -> tuple[Any, ...]:
+    """Of bytes of which nobody can tell what they say, nothing leaves where everything is looked through."""
+    value = None if policy is not None and policy.everything else record.value
     headers = [[name, value.hex()] for name, value in record.headers]
     place = (record.partition, record.offset, skipped, record.timestamp_ms)
-    return (*place, reason, record.key, record.value, json.dumps(headers), day)
+    return (*place, reason, record.key, value, json.dumps(headers), day)
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema, log: Identity, *last: Sequence[str]) -> pa.Table:
