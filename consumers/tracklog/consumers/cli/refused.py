@@ -91,7 +91,10 @@ def refused(
         else:
             _tell_page(run, page, lag)
             return
-    found = _in_log(run, trajectory_id, call, wanted)
+    _tell_all(run, _in_log(run, trajectory_id, call, wanted), limit)
+
+
+def _tell_all(run: Run, found: list[Refusal], limit: int) -> None:
     counts = dict(sorted(Counter(one.reason.value for one in found).items()))
     if run.as_json:
         run.out.json({"counts": counts, "refused": [_map(one) for one in found[-limit:]], "source": "log"})
