@@ -103,11 +103,13 @@ def _where(text: str | None) -> Where | None:
 
 
 def _chosen(run: Run, wanted: Where | None) -> Iterator[tuple[Finished, dict[str, Any]]]:
+    from tracklog.consumers.export.running import cold_blobs_of  # which needs deltalake
+
     settings = _cold(run.settings)
     topic = settings.topic_names.events
     with opened_log(settings) as log:
         check_topic(log, settings)
-        for one in finished(log, topic, blobs_of(settings)):
+        for one in finished(log, topic, blobs_of(settings).or_else(cold_blobs_of(settings))):
             row = one.row()
             if wanted is None or wanted.matches({name: value for name, value in row.items() if value is not None}):
                 yield one, row
