@@ -17,6 +17,7 @@ from tracklog.consumers.cli.app import app
 from tracklog.consumers.importing import import_into
 from tracklog.consumers.training import curated
 from tracklog.consumers.wiring import opened_log
+from tracklog.infra.cold.curated import replace_rows
 from tracklog.infra.settings import Settings, load_settings
 from tracklog.producers.data import shipped_runs
 from tracklog.producers.importers.chat import parse_chat_jsonl
@@ -102,7 +103,7 @@ def test_one_that_is_stopped_half_way_is_done_again_and_leaves_each_row_once(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(curated, "ROWS_A_COMMIT", 2)
-    real, commits = curated.replace_rows, []
+    real, commits = replace_rows, list[Any]()
 
     def stopped(*given: Any) -> None:
         commits.append(given)
@@ -122,7 +123,7 @@ def test_one_that_is_stopped_half_way_is_done_again_and_leaves_each_row_once(
 def test_another_who_has_written_meanwhile_makes_it_fail_and_not_double(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = curated.replace_rows
+    real = replace_rows
 
     def second(*given: Any) -> None:
         monkeypatch.setattr(curated, "replace_rows", real)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tracklog.infra.clock import SystemClock
 from tracklog.schemas.errors import BlobAltered, BlobError
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class BlobObjects:
             return
         except (exceptions.BaseError, OSError) as error:
             raise self._error("read", key, error) from error
-        age_s = (datetime.now(tz=UTC) - written).total_seconds()
+        age_s = SystemClock().now_us() / 1e6 - written.timestamp()
         if not 0 <= age_s <= REFRESH_S:  # also where this machine's clock is wrong
             self._overwrite(key, data, attributes)
 
