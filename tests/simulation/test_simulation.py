@@ -131,12 +131,20 @@ def test_a_call_of_which_only_a_person_can_know_stays_open_for_one() -> None:
     assert any("ToolResult" in line for line in settled.trace)
 
 
-def test_what_is_left_of_a_world_is_ended_without_a_coroutine_that_nobody_awaited() -> None:
-    # given a seed after whose end somebody waits who, when he is ended, waits again
+def test_what_is_left_of_a_world_is_ended_without_a_coroutine_that_nobody_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a seed after whose end somebody waits who, when he is ended, waits again; and a rule that is broken while an
+    # owner is about to open its session
+    name, complained = "in the process a key is used after its life [X17-X19]", list[str]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: complained.append(f"{one.object}: {one.exc_value}"))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        # when it is run, and nothing is left of it
+        # when they are run, and nothing is left of them
         assert not run(Scenario.of(3)).violation
+        with MUTANTS[name]():
+            assert run(WRITTEN[name]).violation
         gc.collect()
     # then Python has nothing to say of it
     assert [str(one.message) for one in told] == []
+    assert complained == []
