@@ -70,8 +70,11 @@ bit cancelled = 0; bit asked = 0; byte known = 0; bit unknown = 0; byte result =
 byte nonces = 0; byte crashes = CRASHES; byte deaths = DEATHS;
 byte late = UNKNOWN; byte latekind = 0; byte lateslot = 0; byte latewho = 0;
 
-/* The dispatchers are alike, so whichever it is that crashes, or is gone, may be called the first. */
+#if CRASHES+DEATHS==1                        /* they are alike: whichever it is that crashes, or is gone, may be called the first */
 #define FIRST (_pid==1)
+#else
+#define FIRST (true)
+#endif
 #define MISHAP if :: true :: d_step { FIRST && crashes>0 -> crashes-- }; goto start :: d_step { FIRST && deaths>0 -> deaths-- }; goto gone fi
 
 inline comes(k, s, w) {                      /* an entry comes into the ledger */
