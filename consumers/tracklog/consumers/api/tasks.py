@@ -45,9 +45,9 @@ async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit
 
 @router.post("/trajectories/{trajectory_id}/messages", status_code=202)
 async def send(has: Has, who: Operator, trajectory_id: Id, body: bodies.Said) -> dict[str, Any]:
-    """Says something to the agent."""
+    """Says something to the agent: once for each `client_id`, where there is one."""
     state = await has.state(who, trajectory_id)
-    at = await has.client_of(who, state.tenant).send(trajectory_id, body.text)
+    at = await has.client_of(who, state.tenant).send(trajectory_id, body.text, client_id=body.client_id)
     return done(has, who, "send", trajectory_id, at=at)
 
 

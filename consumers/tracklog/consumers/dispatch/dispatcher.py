@@ -36,6 +36,7 @@ from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import DispatchSettings, LoopSettings
 from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.post import Poster
+from tracklog.producers.settle import check_settles
 from tracklog.producers.tools import ToolSet
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
@@ -73,7 +74,8 @@ class _Partition:
 
 class Dispatcher:
     """Made and run on one event loop. `told` is called with a line for people now and then. `keeper` has what is
-    stored of its partitions; without one they are folded from their first kept offset."""
+    stored of its partitions; without one they are folded from their first kept offset. Raises InvalidTool for a tool
+    that its grace cannot settle."""
 
     def __init__(
         self,
@@ -92,6 +94,9 @@ class Dispatcher:
         keeper: Keeper | None = None,
         told: Callable[[str], None] = lambda _: None,
     ) -> None:
+        for tool in tools:
+            if tool.dispatched(dispatches=True):
+                check_settles(tool, settings.grace_s)
         self._log = log
         self._topics = topics
         self._tools = tools
