@@ -149,8 +149,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def discard(self) -> None:
         """Ends what is still there without running it. What a task awaits while it ends becomes a task as ever, and is
-        ended after it: outside of a running loop it would be a coroutine that nobody has awaited. An async generator that
-        awaits while it ends is left by its task as it is: what it waits for is ended after all of them."""
+        ended after it: outside of a running loop it would be a coroutine that nobody has awaited. An async generator
+        that awaits while it ends is left by its task as it is: what it waits for is ended after all of them."""
         asyncio._set_running_loop(self)
         generators = list(self._asyncgens)  # type: ignore[attr-defined]
         try:

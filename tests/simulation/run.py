@@ -151,6 +151,7 @@ class Run:
             name=f"t{number}",
             peer=f"t{(number + 1) % len(work)}",
             turns=work[number],
+            checkpoints=self.scenario.checkpoints,
         ).run()
 
     def _dispatch(self, process: Process, number: int) -> Any:
