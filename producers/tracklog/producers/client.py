@@ -47,6 +47,7 @@ from tracklog.schemas.fold import fold
 from tracklog.schemas.given import checked
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import NO_BUDGETS, Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
@@ -98,6 +99,7 @@ class Client:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         framing: Framing = single_object,
+        redaction: Redaction | None = None,
     ) -> None:
         self._log = log
         self._topics = topics
@@ -106,7 +108,8 @@ class Client:
         self._tenant = tenant
         self._entropy = entropy if entropy is not None else SystemEntropy()
         used = clock if clock is not None else SystemClock()
-        self._poster = Poster(log, topics, clock=used, framing=framing)
+        self._poster = Poster(log, topics, clock=used, framing=framing, redaction=redaction)
+        self._redaction = redaction
 
     async def submit(
         self,
@@ -303,6 +306,7 @@ class Client:
         return whole_text(body, self._blobs)
 
     def _body(self, text: str) -> Body:
+        text = text if self._redaction is None else self._redaction.text(text)
         if len(text.encode()) <= BODY_INLINE_BYTES_MAX:
             return Body.of(text, TEXT)
         if self._blobs is None:

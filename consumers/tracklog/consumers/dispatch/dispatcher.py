@@ -44,6 +44,7 @@ from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.inbox import Outcome
 from tracklog.schemas.ledger import Done, LedgerBody
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, InboxId, ResultStatus
 
@@ -93,13 +94,14 @@ class Dispatcher:
         framing: Framing = single_object,
         keeper: Keeper | None = None,
         told: Callable[[str], None] = lambda _: None,
+        redaction: Redaction | None = None,
     ) -> None:
         for tool in tools:
             if tool.dispatched(dispatches=True):
                 check_settles(tool, settings.grace_s)
         self._log = log
         self._topics = topics
-        self._tools = tools
+        self._tools = tools if redaction is None else tools.cleaned(redaction.text)
         self._blobs = blobs
         self.clock = clock
         self.name = name
@@ -114,7 +116,7 @@ class Dispatcher:
         self.pauses: Final = Pauses(log, topics, clock, told)
         self._ends = Ends(log, topics.events)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
-        self._poster = Poster(log, topics, clock=clock, framing=framing)
+        self._poster = Poster(log, topics, clock=clock, framing=framing, redaction=redaction)
         self._partitions: dict[int, _Partition] = {}
         self._where: dict[bytes, int] = {}
         self._loop = asyncio.get_running_loop()
