@@ -130,7 +130,9 @@ class Attempting:
         """Returns when nothing is left to be done. Raises what the desk raises; what was tried is then forgotten, and
         whoever comes next learns it from the ledger."""
         while self._call.open and (self._won is not None or not self._call.left):
-            self._looked_us = self._now.earliest_us()  # before: whoever is frozen behind the look has not seen what came
+            self._looked_us = (
+                self._now.earliest_us()
+            )  # before: whoever is frozen behind the look has not seen what came
             row = await self._desk.row(self._call)
             if not await self._take(row):
                 return
