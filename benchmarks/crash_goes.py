@@ -104,7 +104,8 @@ def table(folder: Path) -> list[str]:
         for one in all_kept
         if one.broke
     ]
-    return [*rows, *broke]
+    at = ", ".join(dict.fromkeys(one.commit for one in all_kept))
+    return [*rows, *broke, f"\nAt commit {at}."]
 
 
 def _run(go: Go, folder: Path) -> Done:

@@ -166,6 +166,8 @@ def on_three_brokers(given: argparse.Namespace) -> int:
         print(f"{done.go.name}: {done.cases} cases, {done.stops} stops, {done.killed} brokers killed, {done.seconds} s")
         print(f"{len(problems)} wrong", *problems, sep="\n", flush=True)
         wrong += bool(problems)
+        _keep("brokers", table(given.folder))  # after each: this may be ended before the last
+    if given.goes == 0:
         _keep("brokers", table(given.folder))
     return wrong
 
@@ -184,7 +186,9 @@ def main() -> int:
         "--points", choices=DISPATCH, nargs="+", default=DISPATCH, metavar="POINT", help="of dispatched calls"
     )
     parser.add_argument("--stop", choices=STOPS, action="append", help="how dispatchers are stopped (default: both)")
-    parser.add_argument("--goes", type=int, help=f"on three brokers: how many times {GO_POINTS} points (default: all)")
+    parser.add_argument(
+        "--goes", type=int, help=f"on three brokers: how many times {GO_POINTS} points (default: all; 0: none, keep)"
+    )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where those that are done are kept")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what it started ends with it
