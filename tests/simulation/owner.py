@@ -177,19 +177,14 @@ class Owner:
             try:
                 await self._open()
             except (SessionWaits, PersonNeeded):
-                await self._news(inbox)
+                await self._store.news(TOPICS.inbox, inbox)
             except Cancelled:
                 if not self._truth.trajectories[self._name].ended:
-                    await self._news(inbox)
+                    await self._store.news(TOPICS.inbox, inbox)
             except (ClaimLost, Fenced, Undecided, LogUnavailable, InvalidEvent, StillInDoubt, TrajectoryEnded) as error:
                 # InvalidEvent, TrajectoryEnded: what was read back goes on with what the next owner wrote
                 self._check(error)
                 await asyncio.sleep(self._process.loop.chance.uniform(0.1, 3.0))
-
-    async def _news(self, had: int) -> None:
-        """It is opened again for what it did not have when it was opened, not for what its mailbox gave away."""
-        if not any(one.position >= had for one in self._mailbox.waiting()):
-            await self._store.news(TOPICS.inbox, self._mailbox._next)
 
     async def _open(self) -> None:
         producer = Producer(self._log, topics=TOPICS, clock=self._process, entropy=self._entropy)
