@@ -12,6 +12,7 @@ from tracklog.infra.log.kafka_group import GroupProtocol, KafkaMember
 from tracklog.infra.log.kafka_producer import KafkaProducer
 from tracklog.infra.log.kafka_reader import ConsumerPool, KafkaReader
 from tracklog.infra.log.offsets import check_partition
+from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Bounds, Delivered, GroupListener, Headers, TopicInfo
 from tracklog.infra.log.record_size import RECORD_BYTES_MAX, check_record_size
 from tracklog.schemas.errors import ClientFatal, InvalidTrajectoryId
@@ -37,7 +38,7 @@ class KafkaLog:
         self._pool = ConsumerPool(self._config, self._admin.is_gone)
         self._protocol = GroupProtocol(self._config.forced_protocol)
         self._lock = threading.Lock()
-        self._topics: set[str] = set()
+        self._counts: dict[str, int] = {}
         self._producer: KafkaProducer | None = None
         self._closed = False
 
@@ -50,12 +51,13 @@ class KafkaLog:
             raise InvalidTrajectoryId("the record key is empty", hint="the key is the trajectory id, in UTF-8")
         if len(value) > _SURELY_FITS_BYTES:
             check_record_size(topic, key, value, headers)
-        if topic not in self._topics:
-            self._learn(topic)
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._learn(topic)
         producer = self._producer
         if producer is None:
             producer = self._start_producer()
-        producer.append(topic, key, value, headers, delivered)
+        producer.append(topic, partition_of(key, count), key, value, headers, delivered)
 
     def flush(self, timeout_s: float) -> int:
         return self._producer.flush(timeout_s) if self._producer is not None else 0
@@ -106,10 +108,10 @@ class KafkaLog:
         self._pool.close()
         self._admin.close()
 
-    def _learn(self, topic: str) -> None:
+    def _learn(self, topic: str) -> int:
         """A produce to a topic that is missing may create it on some brokers, so it is asked for first."""
-        self.partition_count(topic)
-        self._topics.add(topic)
+        count = self._counts[topic] = self.partition_count(topic)
+        return count
 
     def _start_producer(self) -> KafkaProducer:
         with self._lock:
