@@ -24,6 +24,10 @@ from tracklog.schemas.topics import Topics, topic_specs
 TOPICS = Topics()
 FEW, MANY = CALLS
 WAIT_S = 300.0
+WARM_ROUNDS = 2
+"""Before anything is measured: a broker that was just started compiles its own code, for a millisecond a call."""
+LOOK_S = 0.2
+"""Between two looks at what has ended. The times are the log's, so who looks seldom takes less of the machine."""
 BARE_BYTES = 600
 RECORDS_A_CALL = 8
 """Context, reply, ruling, intent, attempt, outcome, done, result."""
@@ -75,7 +79,8 @@ def measure_dispatch() -> list[Measure]:
             )
             log.create(specs)
             with members(url, str(folder)) as both:
-                asyncio.run(ran(log, both, "warm", 8, FEW))
+                for go in range(WARM_ROUNDS):
+                    asyncio.run(ran(log, both, f"warm{go}", TRAJECTORIES, FEW))
                 alone = asyncio.run(ran(log, both, "alone", 1, MANY))
                 together = asyncio.run(ran(log, both, "together", TRAJECTORIES, FEW))
             bare = bare_loop(log, TRAJECTORIES * FEW)
@@ -111,7 +116,8 @@ async def ran(log: Log, members: tuple[Member, Member], name: str, count: int, c
     while ended < count:
         if time.monotonic() > until:
             raise RuntimeError(f"{ended} of {count} trajectories came to their end within {WAIT_S:g} s")
-        records = await asyncio.to_thread(reader.poll, 5_000, 0.25)
+        await asyncio.sleep(LOOK_S)
+        records = await asyncio.to_thread(reader.poll, 5_000, LOOK_S)
         ended += sum(1 for record in records if dict(record.headers)["tl-type"] == b"TaskEnded")
     reader.close()
     worker, dispatcher = (one.cpu_s() - was for one, was in zip(members, cpu, strict=True))
