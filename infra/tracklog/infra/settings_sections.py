@@ -16,7 +16,8 @@ from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.infra.settings_cold import ColdSettings, RetentionSettings
 from tracklog.infra.settings_health import HealthSettings, LoggingSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
-from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
+from tracklog.infra.settings_redaction import RedactionSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, ProcessorSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.infra.settings_spans import SpanSettings
 from tracklog.schemas import limits
@@ -261,23 +262,15 @@ class ProjectionSettings(Section):
     warm_log_age_s: Positive = 7 * 24 * 3600.0
     """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
     and the indexes stay."""
+    ended_age_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 30 * 24 * 3600.0
+    """Seconds after its last append, by the time of the log, until an ended trajectory leaves Redis: state, lists,
+    events. Default 30 days. 0: none leaves. The log has it, and `tracklog show` reads it there."""
+    ended_per_tenant_max: Annotated[int, Field(ge=0)] = 10_000
+    """Ended trajectories of one tenant that Redis keeps in each partition; where there are more, those whose last
+    append is the oldest leave. Default 10,000: about 50 MB. 0: no bound."""
     trajectories_cached_max: Count = 10_000
     """States that one projection process holds in memory; the least recently used leave and are read back
     from Redis. Default 10,000: keeps a process under 300 MB."""
-
-
-class ProcessorSettings(Section):
-    """Processors that are plugged in (`tracklog process`)."""
-
-    states_cached_max: Count = 10_000
-    """States and trajectories' places, each, that one processor holds in memory; the least recently used leave
-    and are read back from Redis."""
-    state_bytes_max: Count = 1024 * 1024
-    """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
-    for this processor, and shown."""
-    parked_max: Annotated[int, Field(ge=0)] = 1000
-    """Parked trajectories of one partition; where one more would be parked the process ends: then it is not the
-    events. 0: it ends at the first event that a processor fails on, and passes none."""
 
 
 class RegistrySettings(Section):
@@ -343,6 +336,7 @@ class Settings(Section):
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
     retention: RetentionSettings = RetentionSettings()
+    redaction: RedactionSettings = RedactionSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -31,8 +31,8 @@ def of_processes(seen: Observed | None, work: Processes, client: RedisClient, pr
     clock, settings, views = seen.clock, seen.settings, ViewSamples(client, prefix)
     seen.follow(work.loop, work.name, projects=True)
     if work.trajectories is not None:
-        work.trajectories.told = RecordCounts(seen.metrics, clock, settings.counted_age_s_max)
-        seen.sampled("process", lambda: [Sample("tracklog_quarantined_records_total", work.bundle.counts.foreign)])
+        counts = RecordCounts(seen.metrics, clock, settings.counted_age_s_max)
+        work.trajectories.told, work.bundle.on_poison = counts, counts.quarantined
 
     def now() -> Iterator[Sample]:
         return views.all(work.names, sorted(work.loop.positions), clock.now_us() // 1000, settings.stuck_s)
@@ -83,6 +83,7 @@ def of_exporter(seen: Observed | None, work: Export) -> None:
         return
     seen.follow(work.loop, "export")
     seen.sampled("process", lambda: _exporter_now(work))
+    seen.sampled("log", lambda: _gap_now(work), kept=True)
 
 
 def _exporter_now(work: Export) -> Iterator[Sample]:
@@ -93,9 +94,12 @@ def _exporter_now(work: Export) -> Iterator[Sample]:
     yield Sample("tracklog_export_conflicts_total", told.conflicts)
     yield Sample("tracklog_export_rows_waiting", work.exporter.rows)
     yield Sample("tracklog_export_durable_seconds", told.durable_s)
+    yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
+
+
+def _gap_now(work: Export) -> Iterator[Sample]:
     for partition, offsets in work.gap().items():
         yield Sample("tracklog_export_gap_offsets", offsets, {"partition": str(partition)})
-    yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
 
 
 def _worker_now(worker: Worker) -> Iterator[Sample]:
