@@ -60,8 +60,6 @@ WAIT_STEP_S: Final = 5.0
 SEEN_S_MAX: Final = 30.0
 """How long the events may take to be read to an end that was asked for."""
 TEXT: Final = "text/plain"
-UTF8_BYTES_MAX: Final = 4
-"""Of one character."""
 
 
 @dataclass(slots=True)
@@ -366,8 +364,6 @@ class Dispatcher:
                 return
 
     async def _body(self, output: str, whole: str | None) -> Body:
-        if whole is None and len(output) <= self._inline_bytes_max // UTF8_BYTES_MAX:
-            return Body.of(output, TEXT)  # nothing to be stored, so no thread is asked
         if whole is None:
             return await asyncio.to_thread(body_of, output, self._blobs, self._inline_bytes_max, TEXT)
         return await asyncio.to_thread(delivered_body, output, whole, self._blobs, TEXT)
