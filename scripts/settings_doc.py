@@ -18,6 +18,7 @@ from tracklog.infra import (
     settings_cold,
     settings_health,
     settings_http,
+    settings_redaction,
     settings_roles,
     settings_sections,
     settings_spans,
@@ -106,7 +107,15 @@ def _field_docs(section: type[Section]) -> dict[str, str]:
 
 def classes() -> list[ast.ClassDef]:
     """The source of every group of settings."""
-    modules = (settings_sections, settings_roles, settings_http, settings_cold, settings_health, settings_spans)
+    modules = (
+        settings_sections,
+        settings_roles,
+        settings_http,
+        settings_cold,
+        settings_health,
+        settings_redaction,
+        settings_spans,
+    )
     bodies = (ast.parse(inspect.getsource(module)).body for module in modules)
     return [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
 

@@ -83,10 +83,11 @@ async def test_what_was_durable_when_it_died_is_taken_once(redis_db: str, tmp_pa
         judged = {"client_id": "judge-1", "name": "score", "value": "0.5"}
         killed_and_asked_again(server, f"/trajectories/{RUN}/annotations", judged)
         killed_and_asked_again(server, f"/trajectories/{RUN}/calls/call-1/decision", {"choice": "approve"})
+        killed_and_asked_again(server, f"/trajectories/{RUN}/messages", {"client_id": "m-1", "text": "monday"})
         # given that the inbox has each of them three times, and then the run goes on
         found = posted(settings)
-        assert [kind for kind, _, _ in found] == ["Annotation"] * 3 + ["Decision"] * 3
-        assert len(set(found)) == 2
+        assert [kind for kind, _, _ in found] == ["Annotation"] * 3 + ["Decision"] * 3 + ["Message"] * 3
+        assert len(set(found)) == 3
         await run(settings)
         # and it is judged after its end, by a server that dies again
         late = {"client_id": "judge-2", "name": "score", "value": "0.9"}

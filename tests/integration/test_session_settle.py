@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.dispatching import dispatched, new_dispatcher
 from tests.support.ledger import Ledger, ledger, make_effect
 from tests.support.sessions import (
     KEY_TTL_S,
@@ -341,6 +342,8 @@ async def test_a_tool_that_could_not_be_settled_is_refused_before_anything_happe
 
     with pytest.raises(InvalidTool, match=says_what):
         await world.run(script(), tools=ToolSet.of(slow))
+    with pytest.raises(InvalidTool, match=says_what):
+        new_dispatcher(world, world.new_log(), dispatched(ToolSet.of(slow)), grace_s=70.0)
 
 
 async def test_a_trajectory_of_another_driver_is_left_alone(service: tuple[Ledger, str]) -> None:

@@ -155,13 +155,15 @@ async def test_one_that_waits_for_a_message_takes_no_task_and_goes_on_when_it_co
     await works.client.submit("traveller", "book a trip", id="trip-1")
     async with works.worker(agent_of(model, talks_until="STOP")) as worker:
         await works.until(lambda: works.parked("trip-1") == "message" and worker.running == 0)
-        await works.client.send("trip-1", "monday")
+        for text in ("monday", "monday", "tuesday"):  # sent again under its id it is the same message
+            await works.client.send("trip-1", text, client_id="day")
         await works.until(lambda: model.asked[1] == 1 and works.parked("trip-1") == "message")
         await works.client.send("trip-1", "STOP")
         result = await works.client.result("trip-1", wait_s=10)
 
     assert result.ending is Ending.COMPLETED
     assert set(model.asked.values()) == {1}
+    assert works.names("trip-1").count("MessageReceived") == 3  # the task, monday, STOP
 
 
 async def test_a_worker_that_stops_moves_its_runs_and_the_next_one_goes_on(works: Works) -> None:

@@ -63,7 +63,9 @@ def replayed(log: Log, run: RecordedRun, events: list[Event], job: Job, agents: 
     """How a run came out; whatever is wrong with it keeps no other one."""
     try:
         inherited = read_inherited(log, run.settings.topic_names.events, events)
-        report = asyncio.run(replay_events(run.trajectory_id, events, inherited, agents, blobs, job.again))
+        redaction = run.settings.redaction.before_append()
+        replaying = replay_events(run.trajectory_id, events, inherited, agents, blobs, job.again, redaction=redaction)
+        report = asyncio.run(replaying)
     except TracklogError as error:
         return Outcome(run, Came.REFUSED, problem=str(error))
     except Exception as error:  # noqa: BLE001 - of an agent that cannot even be set up

@@ -67,7 +67,14 @@ def opened_client(settings: Settings) -> Iterator[Client]:
     """A client over the log. Raises TopicMissing, TopicMismatch, LogUnavailable."""
     with opened_log(settings, make_topics=True) as log:
         check_writable(log, settings)
-        yield Client(log, settings.topic_names, blobs=blobs_of(settings), by=user_name(), tenant=settings.tenant)
+        yield Client(
+            log,
+            settings.topic_names,
+            blobs=blobs_of(settings),
+            by=user_name(),
+            tenant=settings.tenant,
+            redaction=settings.redaction.before_append(),
+        )
 
 
 def user_name() -> str:

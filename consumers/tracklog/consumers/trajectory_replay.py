@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracklog.consumers.wiring import blobs_of
@@ -25,6 +26,7 @@ from tracklog.producers.versions import Versions
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, UnknownSchema
 from tracklog.schemas.events import TaskStarted
+from tracklog.schemas.redaction import Redaction
 
 __all__ = [
     "Agents",
@@ -60,8 +62,10 @@ def replay_trajectory(
     """
     topic = settings.topic_names.events
     events = [event for event, _ in read_history(log, topic, trajectory_id)[1]]
-    inherited = read_inherited(log, topic, events)
-    return asyncio.run(replay_events(trajectory_id, events, inherited, agents, blobs_of(settings), again))
+    inherited, redaction = read_inherited(log, topic, events), settings.redaction.before_append()
+    return asyncio.run(
+        replay_events(trajectory_id, events, inherited, agents, blobs_of(settings), again, redaction=redaction)
+    )
 
 
 async def replay_events(
@@ -72,11 +76,12 @@ async def replay_events(
     blobs: BlobStore,
     again: Iterable[Again] = (),
     staged: Callable[[Cursor], Stage] | None = None,
+    redaction: Redaction | None = None,
 ) -> Report:
-    """The same for one whose events were read; `staged` as in `replay`."""
+    """The same for one whose events were read; `staged` as in `replay`, `redaction` what was in force."""
     started = _known(trajectory_id, events)
     agent = _of(trajectory_id, started, agents) if agents else recorded_agent([*inherited, *events], blobs)
-    setup = _setup(started, events, agent, blobs)
+    setup = replace(_setup(started, events, agent, blobs), redaction=redaction)
     return await replay(
         events,
         lambda session: run_turns(session, agent, setup.task),

@@ -16,7 +16,7 @@ __all__ = ["LOOPBACK", "ApiSettings", "IngestSettings", "OidcSettings", "Url", "
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-def _listed(given: object) -> object:
+def listed(given: object) -> object:
     """The environment and flags have texts only: several are separated by commas."""
     return [one.strip() for one in given.split(",") if one.strip()] if isinstance(given, str) else given
 
@@ -72,7 +72,7 @@ class OidcSettings(Section):
     token for another service must not open this one."""
     jwks_url: Url = ""
     """Where the provider's public keys are. Default: what `/.well-known/openid-configuration` of the issuer says."""
-    algorithms: Annotated[tuple[Algorithm, ...], BeforeValidator(_listed), Field(min_length=1)] = ("RS256", "ES256")
+    algorithms: Annotated[tuple[Algorithm, ...], BeforeValidator(listed), Field(min_length=1)] = ("RS256", "ES256")
     """Signatures that are taken; only those with a public key exist here. In the environment: separated by commas."""
     leeway_s: Annotated[int, Field(ge=0, le=300)] = 30
     """Seconds by which the clocks of provider and server may differ when a token begins and ends."""
@@ -112,7 +112,7 @@ class WebhookSettings(Section):
     """Where `tracklog route` tells of calls that wait for a person: signed messages after the Standard Webhooks
     specification."""
 
-    urls: Annotated[tuple[Url, ...], BeforeValidator(_listed)] = ()
+    urls: Annotated[tuple[Url, ...], BeforeValidator(listed)] = ()
     """Addresses that each message is sent to, and no others: redirects are not followed. They are shown by
     `tracklog doctor`, so they hold no secret. In the environment: separated by commas. Default: none."""
     secret_file: str = ""

@@ -9,7 +9,7 @@ from pydantic import Field
 from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.schemas import limits
 
-__all__ = ["CheckpointSettings", "DispatchSettings", "WorkerSettings"]
+__all__ = ["CheckpointSettings", "DispatchSettings", "ProcessorSettings", "WorkerSettings"]
 
 
 class WorkerSettings(Section):
@@ -94,3 +94,17 @@ class CheckpointSettings(Section):
     """Directory in which a worker gives each trajectory one of its own, when its agent has a `local` tool. What is in
     it is kept at checkpoints and brought back by whichever worker goes on. Default: under `home`. Empty: agents have
     no workspace."""
+
+
+class ProcessorSettings(Section):
+    """Processors that are plugged in (`tracklog process`)."""
+
+    states_cached_max: Count = 10_000
+    """States and trajectories' places, each, that one processor holds in memory; the least recently used leave
+    and are read back from Redis."""
+    state_bytes_max: Count = 1024 * 1024
+    """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
+    for this processor, and shown."""
+    parked_max: Annotated[int, Field(ge=0)] = 1000
+    """Parked trajectories of one partition; where one more would be parked the process ends: then it is not the
+    events. 0: it ends at the first event that a processor fails on, and passes none."""

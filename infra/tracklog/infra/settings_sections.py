@@ -16,7 +16,8 @@ from tracklog.infra.settings_base import HOME_DEFAULT, Count, Positive, Section
 from tracklog.infra.settings_cold import ColdSettings, RetentionSettings
 from tracklog.infra.settings_health import HealthSettings, LoggingSettings
 from tracklog.infra.settings_http import ApiSettings, IngestSettings, OidcSettings, WebhookSettings
-from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, WorkerSettings
+from tracklog.infra.settings_redaction import RedactionSettings
+from tracklog.infra.settings_roles import CheckpointSettings, DispatchSettings, ProcessorSettings, WorkerSettings
 from tracklog.infra.settings_secrets import public_value, without_password
 from tracklog.infra.settings_spans import SpanSettings
 from tracklog.schemas import limits
@@ -266,20 +267,6 @@ class ProjectionSettings(Section):
     from Redis. Default 10,000: keeps a process under 300 MB."""
 
 
-class ProcessorSettings(Section):
-    """Processors that are plugged in (`tracklog process`)."""
-
-    states_cached_max: Count = 10_000
-    """States and trajectories' places, each, that one processor holds in memory; the least recently used leave
-    and are read back from Redis."""
-    state_bytes_max: Count = 1024 * 1024
-    """Bytes of one state as it is stored. Default 1 MiB. A trajectory whose event makes a larger one is parked
-    for this processor, and shown."""
-    parked_max: Annotated[int, Field(ge=0)] = 1000
-    """Parked trajectories of one partition; where one more would be parked the process ends: then it is not the
-    events. 0: it ends at the first event that a processor fails on, and passes none."""
-
-
 class RegistrySettings(Section):
     """A schema registry that speaks the Confluent API. Optional: schemas ship inside the package."""
 
@@ -343,6 +330,7 @@ class Settings(Section):
     checkpoints: CheckpointSettings = CheckpointSettings()
     cold: ColdSettings = ColdSettings()
     retention: RetentionSettings = RetentionSettings()
+    redaction: RedactionSettings = RedactionSettings()
     registry: RegistrySettings = RegistrySettings()
     health: HealthSettings = HealthSettings()
     logging: LoggingSettings = LoggingSettings()

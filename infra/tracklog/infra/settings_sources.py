@@ -33,6 +33,7 @@ _OPEN_TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "blobs.options": ("blobs", "options"),
     "cold.options": ("cold", "options"),
     "oidc.roles": ("oidc", "roles"),
+    "redaction.patterns": ("redaction", "patterns"),
     "spans.headers": ("spans", "headers"),
 }
 """Tables whose keys belong to others: client libraries, providers. Nested TOML tables in them are dotted names."""

@@ -28,6 +28,7 @@ from tracklog.schemas.errors import InputError, InvalidEvent, NotApprover
 from tracklog.schemas.inbox import Decision, InboxBody, Settlement
 from tracklog.schemas.lifecycle import CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, Choice, InboxId, ResultStatus
@@ -46,6 +47,7 @@ class Answers:
         clock: Clock | None = None,
         framing: Framing = single_object,
         blobs: BlobStore | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         """With `blobs`, edited arguments are compared with the recorded schema of their tool before they are posted."""
         self._blobs = blobs
@@ -53,7 +55,7 @@ class Answers:
         self._histories = Histories(log, topics.events)
         clock = clock if clock is not None else SystemClock()
         self._clock = clock
-        self._poster = Poster(log, topics, clock=clock, framing=framing)
+        self._poster = Poster(log, topics, clock=clock, framing=framing, redaction=redaction)
 
     async def settle(
         self,

@@ -21,6 +21,7 @@ from tracklog.producers.importers.transcript import seen_hash, spoken_message
 from tracklog.producers.journal import Journal, edited, edits_row
 from tracklog.producers.places import Places
 from tracklog.schemas.errors import InvalidEvent
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.values import ContextEdit, EditOp, Role
 
 __all__ = ["Assembly", "Heard", "Message", "Reading", "heard"]
@@ -203,7 +204,9 @@ class Reading:
     holds more than text is read each time: to Python, 1 and true are the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redaction: Redaction | None = None) -> None:
+        """`redaction`: what is taken out of each message."""
+        self._redaction = redaction
         self._given: list[object] = []
         self._plain: list[dict[str, Any]] = []
         self._hashes: list[bytes] = []
@@ -215,6 +218,8 @@ class Reading:
             del row[len(given) :]
         for position in self._changed(given):
             plain = _read(position, given[position])
+            if self._redaction is not None:
+                plain = self._redaction.message(plain)
             self._given[position : position + 1] = [_as_it_is(given[position])]
             self._plain[position : position + 1] = [plain]
             self._hashes[position : position + 1] = [seen_hash(plain)]

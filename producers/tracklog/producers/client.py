@@ -47,6 +47,7 @@ from tracklog.schemas.fold import fold
 from tracklog.schemas.given import checked
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import NO_BUDGETS, Body, Budgets, Driver, Ending, InboxId, Role, check_trajectory_id
@@ -98,6 +99,7 @@ class Client:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         framing: Framing = single_object,
+        redaction: Redaction | None = None,
     ) -> None:
         self._log = log
         self._topics = topics
@@ -106,7 +108,8 @@ class Client:
         self._tenant = tenant
         self._entropy = entropy if entropy is not None else SystemEntropy()
         used = clock if clock is not None else SystemClock()
-        self._poster = Poster(log, topics, clock=used, framing=framing)
+        self._poster = Poster(log, topics, clock=used, framing=framing, redaction=redaction)
+        self._redaction = redaction
 
     async def submit(
         self,
@@ -168,8 +171,7 @@ class Client:
                 budgets=budgets,
             )
         body = inbox.Submit(task=started)
-        what = hashlib.sha256(repr(sorted(body.task.model_dump().items())).encode()).hexdigest()[:32]
-        source = f"submit:{what}"
+        source = f"submit:{_digest(repr(sorted(body.task.model_dump().items())))}"
         if where is not None:
             check_free(where, source)
         return Placed(trajectory_id, await self._post(trajectory_id, body, source, tenant))
@@ -179,15 +181,17 @@ class Client:
         ids = [check_trajectory_id(one) for one in trajectory_ids]
         return await asyncio.to_thread(look_up, self._log, self._topics, ids)
 
-    async def send(self, trajectory_id: str, text: str) -> Position:
+    async def send(self, trajectory_id: str, text: str, *, client_id: str | None = None) -> Position:
         """Says something to it; returns where that is in the inbox topic. The messages of all senders are received in
         the order of the inbox.
 
-        Raises InputError for a trajectory that is not there, TrajectoryEnded.
+        With a `client_id` of the sender's own it is received once, however often it is said; of two texts under one
+        the first. Raises InputError for a trajectory that is not there, TrajectoryEnded.
         """
         check_open(await self._where(trajectory_id, None))
         body = inbox.Message(peer=self._by, role=Role.USER, message=self._body(text))
-        return await self._post(trajectory_id, body, self._new("message"))
+        source = self._new("message") if client_id is None else f"message:{_digest(f'{self._by}/{client_id}')}"
+        return await self._post(trajectory_id, body, source)
 
     async def cancel(self, trajectory_id: str, reason: str = "", *, where: Whereabouts | None = None) -> Position:
         """Asks that it ends as cancelled, at its next step; what is under way is settled first.
@@ -302,6 +306,7 @@ class Client:
         return whole_text(body, self._blobs)
 
     def _body(self, text: str) -> Body:
+        text = text if self._redaction is None else self._redaction.text(text)
         if len(text.encode()) <= BODY_INLINE_BYTES_MAX:
             return Body.of(text, TEXT)
         if self._blobs is None:
@@ -321,6 +326,10 @@ class Client:
     ) -> Position:
         own = tenant if tenant is not None else self._tenant
         return await self._poster.post(trajectory_id, body, inbox_id=InboxId(source=source, seq=0), tenant=own)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _not_done(state: State) -> NotDone:

@@ -75,6 +75,7 @@ def producer_of(settings: Settings, log: Log) -> EventProducer:
         entropy=SystemEntropy(),
         settings=settings.writer,
         framing=framing_of(settings),
+        redaction=settings.redaction.before_append(),
     )
 
 

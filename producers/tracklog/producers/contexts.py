@@ -34,7 +34,7 @@ class Contexts:
         self._notebook = notebook
         self._timers = timers
         self._assembly = Assembly(record.cursor.places, notebook.journal)
-        self._reading = Reading()
+        self._reading = Reading(record.redaction)
         self._hash = ContextHash()
         self._all_inherited = True
 
@@ -49,7 +49,7 @@ class Contexts:
 
     async def build(self, messages: Sequence[Message], asked: Asked | None = None) -> Plain:
         """Begins a turn with the tools of the setup, or with those that a program asks for."""
-        plain, hashes = self._reading.read(messages)
+        plain, hashes = self._reading.read(messages)  # without secrets, as the model and the record have them
         with self._record.strand.ordered("a context"):
             await self._record.take()
             await self._notebook.at_context()
@@ -116,7 +116,9 @@ class Contexts:
     async def _hear(self, message: Message) -> int:
         said = heard(message)
         body = ev.MessageReceived(
-            peer=said.peer, role=said.role, message=await self._record.body(said.text, said.media_type)
+            peer=said.peer,
+            role=said.role,
+            message=await self._record.body(said.text, said.media_type, message=True),
         )
         ext = {EXT_MESSAGE: said.shape} if said.shape else {}
         return await self._record.ordered(body, describe(body), check=same_message, ext=ext)

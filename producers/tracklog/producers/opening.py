@@ -80,7 +80,7 @@ async def opened(
     `from_checkpoint` is for programs that go on from `session.memory` alone, as `run_turns` does. The files of
     `setup.workspace` are brought back first; raises WorkspaceError, BlobMissing, BlobAltered.
     """
-    names = topics if topics is not None else Topics()
+    names, setup = topics if topics is not None else Topics(), setup.redacted(producer.redaction)
     claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
     writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes, from_checkpoint)
     if writer is None:

@@ -17,6 +17,8 @@ from tracklog.schemas.envelope import InboxEnvelope
 from tracklog.schemas.errors import AppendError, AppendRefused, AppendUnknown, LogQueueFull
 from tracklog.schemas.given import checked
 from tracklog.schemas.inbox import InboxBody
+from tracklog.schemas.redacting import redacted
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import InboxId, Ref, check_trajectory_id
 
@@ -30,11 +32,21 @@ AGAIN_S: Final = 0.1
 class Poster:
     """Of one process. Its methods are called from one event loop."""
 
-    def __init__(self, log: Log, topics: Topics, *, clock: Clock, framing: Framing = single_object) -> None:
+    def __init__(
+        self,
+        log: Log,
+        topics: Topics,
+        *,
+        clock: Clock,
+        framing: Framing = single_object,
+        redaction: Redaction | None = None,
+    ) -> None:
+        """`redaction`: what is taken out of every record before it is sent."""
         self._log = log
         self._topic = topics.inbox
         self._clock = clock
         self._framing = framing
+        self._redaction = redaction
 
     async def post(
         self,
@@ -55,6 +67,7 @@ class Poster:
         the log has not said within POST_S_MAX whether it has it: send it again.
         """
         key = check_trajectory_id(trajectory_id)
+        body = body if self._redaction is None else redacted(body, self._redaction)
         with checked(f"the {type(body).__name__} for {trajectory_id!r}"):
             envelope = InboxEnvelope(
                 trajectory_id=key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy
@@ -29,9 +29,13 @@ from tracklog.schemas.errors import (
 from tracklog.schemas.events import OwnershipClaimed
 from tracklog.schemas.head import Head
 from tracklog.schemas.limits import ACCEPTED_WINDOW
+from tracklog.schemas.redacting import redacted
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier, Topics
-from tracklog.schemas.values import Driver, check_trajectory_id
+from tracklog.schemas.values import Driver, Value, check_trajectory_id
+
+V = TypeVar("V", bound=Value)
 
 TENANT_DEFAULT: Final = "default"
 APPENDS_A_TURN: Final = 64
@@ -53,7 +57,10 @@ class EventProducer:
         entropy: Entropy,
         settings: WriterSettings | None = None,
         framing: Framing = single_object,
+        redaction: Redaction | None = None,
     ) -> None:
+        """`redaction`: what is taken out of every event before it is numbered and hashed."""
+        self.redaction: Final = redaction
         self.clock: Final = clock
         self.settings: Final = settings if settings is not None else WriterSettings()
         self.framing: Final = framing
@@ -191,6 +198,11 @@ class EventProducer:
         """Raises BarrierTooWeak when more is asked for than the topic gives."""
         if level is not None:
             check_barrier(self._topic, self._level, level)
+
+    def cleaned(self, record: V) -> V:
+        """A body of an event, or of a record that becomes one, as it may be written. Raises InvalidEvent for a call
+        whose arguments may not."""
+        return record if self.redaction is None else redacted(record, self.redaction)
 
     def entry(self, pipeline: Pipeline, seq: int, epoch: int, encoded: Encoded) -> Entry:
         """An event on its way; its report comes back to the pipeline."""

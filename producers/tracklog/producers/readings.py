@@ -81,4 +81,4 @@ class Readings:
             text = await run()
             body = ev.Observed(kind=kind, name=name, occurrence=occurrence, value=await self._record.body(text, JSON))
             await self._record.write(body)
-            return text
+            return await self._record.whole(body.value) if self._record.redaction is not None else text

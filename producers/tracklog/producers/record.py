@@ -17,6 +17,8 @@ from tracklog.producers.strand import Strand
 from tracklog.producers.taking import Received, Taking
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import Cancelled, NothingReceived
+from tracklog.schemas.redacting import redacted_text
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.values import BlobRef, Body, Ending, ObservedKind
 
 __all__ = ["JSON", "TEXT", "Record", "Stage"]
@@ -55,6 +57,7 @@ class Record:
         rule: Rule = SESSION_RULE,
         asking: Asking | None = None,
         stage: Stage | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self.trajectory_id: Final = trajectory_id
         self.cursor: Final = cursor
@@ -68,6 +71,7 @@ class Record:
         """What comes into the inbox, of a session that may go live."""
         self.due: Callable[[], Awaitable[None]] | None = None
         """Writes what must stand before the next event that is written."""
+        self.redaction: Final = redaction
         self._blobs = blobs
         self._limit = body_inline_bytes_max
 
@@ -161,9 +165,12 @@ class Record:
         if due is not None:
             await due()
 
-    async def body(self, text: str, media_type: str) -> Body:
-        """The body for a text, stored when it is long. What has no UTF-8 form is replaced."""
+    async def body(self, text: str, media_type: str, *, message: bool = False) -> Body:
+        """The body for a text without its secrets, stored when it is long. What has no UTF-8 form is replaced.
+        `message`: a JSON that has a message's form."""
         clean = text.encode("utf-8", "replace").decode() if not text.isascii() else text
+        if self.redaction is not None:
+            clean = redacted_text(clean, media_type, self.redaction, message=message)
         if len(clean) <= INLINE_WORK_CHARS_MAX:
             return body_of(clean, self._blobs, self._limit, media_type)
         return await asyncio.to_thread(body_of, clean, self._blobs, self._limit, media_type)

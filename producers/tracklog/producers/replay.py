@@ -67,7 +67,7 @@ async def replay(
     a record that has none. Raises what reading a blob, or asking a model again, raises, and InvalidEvent for no events
     at all.
     """
-    history = tuple(events)
+    history, setup = tuple(events), setup.redacted(None)
     if not history:
         raise InvalidEvent("there is nothing to replay: no events", hint="is the trajectory id right?")
     trajectory_id = history[0].envelope.trajectory_id
@@ -138,6 +138,7 @@ def _session(
         rule=rule,
         asking=Asking(cursor, again),
         stage=stage,
+        redaction=setup.redaction,
     )
     settling = settling_of(setup, trajectory_id, pen)
     sandbox = sandbox_of(fork, Lineage(cursor.places.inherited)) if fork is not None else None

@@ -108,7 +108,14 @@ def session_of(
     places = Places(trajectory_id, begun.lineage.inherited)
     after, spent = (None, NOTHING_SPENT) if recall is None else (recall.until, recall.spent)
     cursor = Cursor(events, places, after=after, spent=spent)
-    record = Record(trajectory_id, cursor, pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(
+        trajectory_id,
+        cursor,
+        pen,
+        setup.store,
+        body_inline_bytes_max=setup.body_inline_bytes_max,
+        redaction=setup.redaction,
+    )
     if taking is not None:
         record.taking = taking
         taking.given_out()  # the history was read after it
@@ -135,7 +142,14 @@ async def settle_all(
     `retried`: seqs of intents that this owner itself has written, for a person who wants the call done again.
     """
     settling = settling_of(setup, trajectory_id, pen)
-    record = Record(trajectory_id, Cursor(()), pen, setup.store, body_inline_bytes_max=setup.body_inline_bytes_max)
+    record = Record(
+        trajectory_id,
+        Cursor(()),
+        pen,
+        setup.store,
+        body_inline_bytes_max=setup.body_inline_bytes_max,
+        redaction=setup.redaction,
+    )
     held: list[SessionError] = []
     for call_id, call in sorted(state.open_intents.items(), key=lambda one: one[1].seq):
         standing = await _standing(record, call_id, call, history)

@@ -25,6 +25,7 @@ from tracklog.producers.tool_run import Ran, check_arguments, no_such_tool
 from tracklog.schemas import events as ev
 from tracklog.schemas.approvals import Approver, may_not
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.redacting import ARGUMENTS_REFUSED
 from tracklog.schemas.values import Choice, ResultStatus, Ruling, Settled, ToolCall
 
 __all__ = ["Rulings", "Word"]
@@ -155,6 +156,8 @@ class Rulings:
         tool = self._setup.tools.get(call.tool)
         if tool is None:
             return deny(f"{UNFIT}: {no_such_tool(call.tool, self._setup.tools).output}")
+        if self._record.redaction is not None and self._record.redaction.holds(call.arguments):
+            return deny(f"{UNFIT}: the call was not made: {ARGUMENTS_REFUSED}")
         arguments = check_arguments(tool, call.arguments)
         if isinstance(arguments, str):
             return deny(f"{UNFIT}: {arguments}")

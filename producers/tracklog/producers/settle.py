@@ -35,7 +35,7 @@ from tracklog.schemas.errors import InvalidTool, PersonNeeded, StillInDoubt
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.values import Effect, ResultStatus, Settled
 
-__all__ = ["WAYS", "Outcome", "Settling", "Standing", "Timing", "Way", "due_us"]
+__all__ = ["WAYS", "Outcome", "Settling", "Standing", "Timing", "Way", "check_settles", "due_us"]
 
 REISSUES_MAX: Final = 3
 """Sends under one key by one owner, before it leaves the call to time."""
@@ -74,6 +74,20 @@ class Timing:
     receive_wait_s: float = 30.0
     dispatch_within_s: float = 3600.0
     outcome_wait_s: float = 30.0
+
+
+def check_settles(tool: Tool, grace_s: float) -> None:
+    """Raises InvalidTool for a tool whose calls whoever waits for this grace cannot settle."""
+    if tool.effect is not Effect.READONLY and tool.timeout_s >= grace_s:
+        raise InvalidTool(
+            f"tool {tool.name!r} may take {tool.timeout_s:g} s, the grace is {grace_s:g} s",
+            hint="an effect that may land after the grace cannot be settled: raise grace_s above the time-out",
+        )
+    if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None and tool.key_ttl_s <= grace_s:
+        raise InvalidTool(
+            f"tool {tool.name!r} remembers keys for {tool.key_ttl_s:g} s, the grace is {grace_s:g} s",
+            hint="no send would surely find its key alive: declare it probe or opaque, or lower grace_s",
+        )
 
 
 @dataclass(slots=True)
@@ -150,16 +164,7 @@ class Settling:
 
     def check(self, tool: Tool) -> None:
         """Raises InvalidTool for a tool that these bounds cannot settle."""
-        if tool.effect is not Effect.READONLY and tool.timeout_s >= self._timing.grace_s:
-            raise InvalidTool(
-                f"tool {tool.name!r} may take {tool.timeout_s:g} s, the grace is {self._timing.grace_s:g} s",
-                hint="an effect that may land after the grace cannot be settled: raise grace_s above the time-out",
-            )
-        if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None and tool.key_ttl_s <= self._timing.grace_s:
-            raise InvalidTool(
-                f"tool {tool.name!r} remembers keys for {tool.key_ttl_s:g} s, the grace is {self._timing.grace_s:g} s",
-                hint="no send would surely find its key alive: declare it probe or opaque, or lower grace_s",
-            )
+        check_settles(tool, self._timing.grace_s)
 
     async def first(self, tool: Tool, call: Standing) -> Outcome:
         """Performs a call whose intent was read back as accepted. Raises as `settle` does when it ends unknown."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import orjson
 
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -14,8 +16,9 @@ from tracklog.producers.settle import Timing
 from tracklog.producers.tools import ToolSet
 from tracklog.producers.versions import Drift
 from tracklog.schemas import limits
-from tracklog.schemas.errors import InputError
+from tracklog.schemas.errors import InputError, InvalidTool
 from tracklog.schemas.limits import CHILDREN_MAX, DEPTH_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.spawn import ChildOf
 from tracklog.schemas.values import NO_BUDGETS, Budgets, Driver
 
@@ -67,9 +70,24 @@ class Setup:
     """The trajectory's own directory: kept at checkpoints, brought back when the session is opened again."""
     failures_a_day: float | None = None
     """How often a process is expected to die: sets how often checkpoints are taken. None for what the settings say."""
+    redaction: Redaction | None = None
+    """What is taken out of all that is said before it is recorded, and before the program and the model see it; None
+    for what the settings say. Where they say something, that holds."""
     body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     output_bytes_max: int = limits.BODY_INLINE_BYTES_MAX
     """Of a call's result, as the model is given it."""
+
+    def redacted(self, redaction: Redaction | None) -> Setup:
+        """As it is recorded and worked with under this policy, or else its own: without secrets in task and prompt, and
+        with tools whose results have none. Raises InvalidTool for a tool whose definition holds some."""
+        own = redaction if redaction is not None else self.redaction
+        if own is None:
+            return self
+        for one in self.tools:
+            if own.forms(told := orjson.dumps(one.definition).decode()) != told:
+                raise InvalidTool(f"the definition of tool {one.name!r} holds a secret", hint="models are told of it")
+        prompt = None if self.prompt is None else own.text(self.prompt)
+        return replace(self, redaction=own, task=own.text(self.task), prompt=prompt, tools=self.tools.cleaned(own.text))
 
     @property
     def limits(self) -> Budgets:

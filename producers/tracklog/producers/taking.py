@@ -33,6 +33,7 @@ from tracklog.producers.settle import A_PERSON
 from tracklog.schemas import events as ev
 from tracklog.schemas import inbox
 from tracklog.schemas.approvals import Approver, escalated, may_not
+from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.lifecycle import OPEN_INTENT, CallStatus, TrajectoryStatus
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.spawn import EXT_ENDED, FROM, ended_of, spawn_ext
@@ -182,13 +183,24 @@ async def take_all(
     for one in mailbox.waiting():
         state = await pen.standing()
         if one.inbox_id.seq > state.inbox.get(one.inbox_id.source, -1):
-            taken = _event(state, one, clock, unfit)
+            taken = _taken(pen, state, one, clock, unfit)
             if isinstance(taken.body, ev.ToolResult) and EXT_RETRY in one.ext:
                 taken = await _retried(state, one, taken.body.call_id, again)
             seq = await pen.take(taken.body, one, turn=state.turn, cause=taken.cause, ext=taken.ext)
             out.append((seq, taken))
         mailbox.took(one)
     return out
+
+
+def _taken(pen: WriterPen, state: State, one: Incoming, clock: Clock, unfit: Unfit) -> Taken:
+    """The event of a record, of which nothing is left that may not be recorded."""
+    if one.body is None:
+        return _event(state, one, clock, unfit)
+    try:
+        one = one._replace(body=pen.writer.cleaned(one.body))
+    except InvalidEvent as error:
+        return _refusal(one, error.message)
+    return _event(state, one, clock, unfit)
 
 
 def _event(state: State, one: Incoming, clock: Clock, unfit: Unfit) -> Taken:

@@ -106,7 +106,7 @@ async def run_tool(
         return Ran(ResultStatus.EXPIRED, "the call was not started: its deadline had passed")
     ended = await _bounded(lambda: tool.call(context, arguments), tool.timeout_s)
     status, said = _judged(tool, ended)
-    text = _SURROGATES.sub("\ufffd", said)
+    text = tool.clean(_SURROGATES.sub("\ufffd", said))
     output = fitted(text, output_bytes_max)
     duration_ms = round((clock.monotonic_s() - began) * 1000)
     error = ended.error if ended is not None else None
@@ -134,10 +134,10 @@ async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, ou
     if ended is None:
         return Probed(ProbeAnswer.UNKNOWN, f"the probe gave no answer within {tool.timeout_s:g} s")
     if ended.error is not None:
-        return Probed(ProbeAnswer.UNKNOWN, f"the probe raised {_named(ended.error)}")
+        return Probed(ProbeAnswer.UNKNOWN, f"the probe raised {_named(ended.error, tool.clean)}")
     if not isinstance(ended.value, Probed):
         return Probed(ProbeAnswer.UNKNOWN, f"the probe returned {type(ended.value).__name__}, not a Probed")
-    return Probed(ended.value.answer, fitted(ended.value.output, output_bytes_max))
+    return Probed(ended.value.answer, fitted(tool.clean(ended.value.output), output_bytes_max))
 
 
 async def run_precondition(
@@ -151,11 +151,11 @@ async def run_precondition(
     if ended is None:
         return None, f"no answer within {timeout_s:g} s"
     if ended.error is not None:
-        return None, f"it raised {_named(ended.error)}"
+        return None, f"it raised {_named(ended.error, tool.clean)}"
     if isinstance(ended.value, bool):
         return ended.value, ""
     if isinstance(ended.value, str):
-        return False, _shown(_SURROGATES.sub("\ufffd", ended.value))
+        return False, _shown(tool.clean(_SURROGATES.sub("\ufffd", ended.value)))
     return None, f"it returned {type(ended.value).__name__}, neither a bool nor a text"
 
 
@@ -190,11 +190,11 @@ def _judged(tool: Tool, ended: _Ended | None) -> tuple[ResultStatus, str]:
         return ResultStatus.TIMEOUT, f"no answer within {tool.timeout_s:g} s; whether it was done is not known"
     if ended.error is not None:
         status = _status(ended.error)
-        return status, _told(status, ended.error)
+        return status, _told(status, ended.error, tool.clean)
     try:
         text = _text(ended.value)
     except Exception as error:  # noqa: BLE001 - what a tool returns may raise anything when it is read
-        said = f"the tool returned {type(ended.value).__name__}, which is not JSON: {_named(error)}"
+        said = f"the tool returned {type(ended.value).__name__}, which is not JSON: {_named(error, tool.clean)}"
         return ResultStatus.ERROR, said
     return ResultStatus.OK, text
 
@@ -207,9 +207,9 @@ def _status(error: BaseException) -> ResultStatus:
     return ResultStatus.EXPIRED if isinstance(error, ToolExpired) else ResultStatus.ERROR
 
 
-def _told(status: ResultStatus, error: BaseException) -> str:
+def _told(status: ResultStatus, error: BaseException, clean: Callable[[str], str]) -> str:
     known = "" if status not in (ResultStatus.TIMEOUT, ResultStatus.UNKNOWN) else "; whether it was done is not known"
-    return f"the tool raised {_named(error)}{known}"
+    return f"the tool raised {_named(error, clean)}{known}"
 
 
 def _text(value: Any) -> str:
@@ -236,13 +236,13 @@ def fitted(text: str, output_bytes_max: int) -> str:
     return cut_text(head, max(0, output_bytes_max - len(note))) + note[:output_bytes_max]
 
 
-def _named(error: BaseException) -> str:
+def _named(error: BaseException, clean: Callable[[str], str] = str) -> str:
     """The error's type and words; an error that cannot say its words is possible too."""
     try:
         words = str(error)
     except Exception as broken:  # noqa: BLE001 - whatever __str__ does
         words = f"(no words: {type(broken).__name__})"
-    return f"{type(error).__name__}: {_shown(words)}" if words else type(error).__name__
+    return f"{type(error).__name__}: {_shown(clean(words))}" if words else type(error).__name__
 
 
 def _shown(text: str) -> str:

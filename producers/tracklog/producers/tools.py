@@ -17,7 +17,7 @@ import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, overload
@@ -124,6 +124,8 @@ class Tool:
     serial: bool = False
     calls_max: int | None = None
     starts_per_s: float | None = None
+    clean: Callable[[str], str] = field(default=str, repr=False)
+    """What is left of its outputs and errors, before they are cut to size."""
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -195,6 +197,10 @@ class ToolSet:
     def definitions(self) -> tuple[dict[str, Any], ...]:
         """What a model is told, sorted by name."""
         return tuple(one.definition for one in self)
+
+    def cleaned(self, clean: Callable[[str], str]) -> ToolSet:
+        """The same tools, of whose outputs and errors only what `clean` leaves is seen."""
+        return ToolSet({one.name: replace(one, clean=clean) for one in self})
 
     def schemas_json(self) -> str:
         """The definitions as canonical JSON: one set of tools has one text, whatever order it was given in."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from tracklog.producers.guard import Guard
 from tracklog.producers.pipeline import Entry, Pipeline
@@ -35,10 +35,12 @@ from tracklog.schemas.spawn import EXT_WAITS
 from tracklog.schemas.stamp import Stamp, trajectory_prefix
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Barrier
-from tracklog.schemas.values import InboxId, Ref
+from tracklog.schemas.values import InboxId, Ref, Value
 
 if TYPE_CHECKING:
     from tracklog.producers.producer import EventProducer
+
+V = TypeVar("V", bound=Value)
 
 REFUSALS_MAX: Final = 3
 """How often in a row an append that the log refused is tried again before the refusal is raised."""
@@ -144,6 +146,10 @@ class TrajectoryWriter:
         await self._producer.take_turns()
         return Appended(entry.seq, entry.encoded.hash)
 
+    def cleaned(self, record: V) -> V:
+        """What is left of a record without its secrets. Raises InvalidEvent for a call that cannot be made."""
+        return self._producer.cleaned(record)
+
     async def barrier(self, level: Barrier | None = None) -> None:
         """Returns when everything appended so far is durable at the topic's level.
 
@@ -229,6 +235,7 @@ class TrajectoryWriter:
         ext: Mapping[str, str],
     ) -> Entry:
         """Numbers and encodes the next event, and puts it into the pipeline."""
+        body = self._producer.cleaned(body)
         seq, lamport = self._seq + 1, max(self._lamport, lamport_seen) + 1
         stamp = Stamp(
             self.trajectory_id,

@@ -1,7 +1,9 @@
-"""Taking secrets out of what leaves: known forms of keys and tokens, and fields by name. Pure.
+"""Taking secrets out of texts: known forms of keys and tokens, forms of one's own, and fields by name. Pure.
 
 What is taken out is replaced by a word that says what it was. It is a net with known meshes, not a proof: a secret of
 a form that is not known here passes, unless its field is named.
+
+Doing it twice is doing it once: what stands for a secret is never taken for one.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-__all__ = ["PATTERNS", "Redaction"]
+__all__ = ["MARK", "PATTERNS", "Redaction", "check_field", "check_pattern"]
 
 PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "private key": re.compile(
@@ -27,40 +29,86 @@ PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "password": re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@]{1,100}:[^\s/@]{1,200}@"),
 }
 """What it is -> how it looks. Each has bounds, so that no text makes looking for it slow."""
+MARK: Final = re.compile(r"\[[^\[\]\n]{1,80} redacted\]")
+"""What stands where a secret was."""
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
+_GIVEN: Final = ("arguments", "input")
+"""In messages of any provider, what a call is given, where that is no text."""
 
 
 class Redaction:
-    """Counts what it took out, by what it was. `fields`: names whose values go, whatever they are; case is ignored.
-    `secrets`: whether known forms of keys and tokens are looked for."""
+    """Counts what it took out, by what it was.
 
-    def __init__(self, fields: Collection[str] = (), *, secrets: bool = True) -> None:
-        self._fields = {name.casefold() for name in fields}
-        self._patterns = PATTERNS if secrets else {}
+    `fields`: names whose values go, whatever they are; case is ignored, and `customer.email` is an email right inside
+    of a customer, lists between them passed through. `secrets`: whether the known forms are looked for. `patterns`:
+    forms of one's own, by what they are.
+    """
+
+    def __init__(
+        self,
+        fields: Collection[str] = (),
+        *,
+        secrets: bool = True,
+        patterns: Mapping[str, re.Pattern[str]] | None = None,
+    ) -> None:
+        self._fields = {tuple(name.casefold().split(".")) for name in fields}
+        self._patterns = {**(PATTERNS if secrets else {}), **(patterns or {})}
         self.counts: dict[str, int] = {}
 
     def text(self, text: str) -> str:
-        """Text without secrets; what is JSON inside of it is looked through by its fields."""
-        held = _json_in(text) if self._fields else None
-        if held is not None:
-            return json.dumps(self.value(held), ensure_ascii=False)
+        """Text without secrets; what is JSON is looked through by its fields. The very same text when it has none."""
+        return self._text(text, ())
+
+    def value(self, value: Any) -> Any:
+        """The same of anything that JSON can say."""
+        return self._value(value, ())
+
+    def message(self, value: Any) -> Any:
+        """The same of a message in any provider's form, whose own fields are no fields of a policy: only what is in its
+        texts, and what its calls are given."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {
+                name: self.value(one) if name in _GIVEN and not isinstance(one, str) else self.message(one)
+                for name, one in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.message(one) for one in value]
+        return value
+
+    def holds(self, text: str) -> bool:
+        """Whether anything would be taken out of it, or was."""
+        return MARK.search(text) is not None or self.text(text) != text
+
+    def forms(self, text: str) -> str:
+        """The same by forms alone: for texts whose fields are none that anybody filled in."""
         for what, pattern in self._patterns.items():
             text = pattern.sub(self._taking(what), text)
         return text
 
-    def value(self, value: Any) -> Any:
-        """The same of anything that JSON can say."""
+    def _text(self, text: str, path: tuple[str, ...]) -> str:
+        held = _json_in(text)
+        if held is None:
+            return self.forms(text)
+        cleaned = self._value(held, path)
+        return text if cleaned == held else json.dumps(cleaned, ensure_ascii=False)
+
+    def _value(self, value: Any, path: tuple[str, ...]) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return self._text(value, path)
         if isinstance(value, Mapping):
-            return {name: self._field(name, one) for name, one in value.items()}
+            return {self.forms(name): self._field(name, one, path) for name, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self.value(one) for one in value]
+            return [self._value(one, path) for one in value]
         return value
 
-    def _field(self, name: str, value: Any) -> Any:
-        if name.casefold() not in self._fields or value is None:
-            return self.value(value)
-        return self._took(f"field {name}")
+    def _field(self, name: str, value: Any, path: tuple[str, ...]) -> Any:
+        path = (*path, name.casefold())
+        if value is None or not any(path[start:] in self._fields for start in range(len(path))):
+            return self._value(value, path)
+        gone = f"[field {name[:60]} redacted]"
+        return value if value == gone else self._took(f"field {name[:60]}")
 
     def _taking(self, what: str) -> Callable[[re.Match[str]], str]:
         return lambda _: self._took(what)
@@ -70,11 +118,32 @@ class Redaction:
         return f"[{what} redacted]"
 
 
+def check_field(name: str) -> str:
+    """A field's name, or some from the outside in, with dots. Raises ValueError."""
+    if not all(name.split(".")) or len(name) > 200:
+        raise ValueError(f"{name!r} is no name of a field: say email, or customer.email")
+    return name
+
+
+def check_pattern(what: str, pattern: str) -> re.Pattern[str]:
+    """A form of one's own. Raises ValueError for one that cannot be used."""
+    if NAME.fullmatch(what) is None:
+        raise ValueError(f"{what!r} cannot say what a pattern finds: 1 to 40 letters, digits, spaces, - and _")
+    try:
+        made = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"the pattern for {what} is no regular expression: {error}") from None
+    marks = [f"[{name} redacted]" for name in (what, *PATTERNS)]
+    if made.search("") is not None or any(made.search(mark) is not None for mark in marks):
+        raise ValueError(f"the pattern for {what} also finds nothing at all, or what stands for a secret: say more")
+    return made
+
+
 def _json_in(text: str) -> Any:
     """The object or list that a text is, None for any other text."""
     if text[:1] not in ("{", "["):
         return None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

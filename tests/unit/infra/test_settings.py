@@ -243,7 +243,22 @@ def test_variables_of_others_are_left_alone() -> None:
     assert from_environ(environ) == []
 
 
-@pytest.mark.parametrize("name", [one for one in known_names() if not one.endswith((".options", ".roles", ".headers"))])
+TABLES = (".options", ".roles", ".headers", ".patterns")
+
+
+def test_a_policy_for_secrets_is_checked_when_it_is_read(tmp_path: Path) -> None:
+    given = {"TRACKLOG_REDACTION__FIELDS": "email, customer.phone", "TRACKLOG_REDACTION__PATTERNS__BADGE": r"B-\d{4}"}
+    policy = load_settings(environ={**given, "TRACKLOG_REDACTION__APPEND": "true"}, cwd=tmp_path).redaction
+    made = policy.before_append()
+    assert made is not None
+    assert made.text('{"email": 1, "b": "B-1234"}') == '{"email": "[field email redacted]", "b": "[badge redacted]"}'
+    assert policy.before_export() is None
+    for name, value in (("PATTERNS__BADGE", "("), ("FIELDS", "a..b"), ("EXPORT", "some")):
+        with pytest.raises(SettingsError, match="redaction"):
+            load_settings(environ={f"TRACKLOG_REDACTION__{name}": value}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", [one for one in known_names() if not one.endswith(TABLES)])
 def test_every_setting_is_reached_by_its_variable(name: str) -> None:
     if name == "kafka":
         return

@@ -30,6 +30,7 @@ class Submit(_Body):
 
 class Said(_Body):
     text: Annotated[str, Field(min_length=1)]
+    client_id: ClientId | None = None
 
 
 class Cancel(_Body):

@@ -35,6 +35,7 @@ from tracklog.producers.producer import EventProducer
 from tracklog.producers.whereabouts import Whereabouts
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.errors import ClientFatal, ReadBehind, StoreError
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import check_trajectory_id
@@ -70,11 +71,13 @@ class Services:
     reader: Reader = field(init=False)
     age: ProjectionAge = field(init=False)
     ingest: Ingest = field(init=False)
+    redaction: Redaction | None = field(init=False)
     hub: Hub = field(init=False)
     poster: Poster = field(init=False)
     answers: Answers = field(init=False)
 
     def __post_init__(self) -> None:
+        redaction = self.redaction = self.settings.redaction.before_append()
         self.ingest = Ingest(
             self.log,
             self.topics,
@@ -85,6 +88,7 @@ class Services:
             writer=self.settings.writer,
             framing=self.framing,
             body_inline_bytes_max=self.settings.blobs.body_inline_bytes_max,
+            redaction=redaction,
         )
         self.reader = Reader(self.client, prefix=self.topics.prefix, log=self.log)
         self.age = ProjectionAge(self.log, self.client, self.topics, self.clock)
@@ -93,8 +97,10 @@ class Services:
         self.health.needs(lambda: self.log.ping(self.settings.health.ping_timeout_s))
         self.health.needs(lambda: self.age.problem(self.settings.health.projection_age_s_max))
         self.hub = Hub(self.client, self.topics.prefix)
-        self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing)
-        self.answers = Answers(self.log, self.topics, clock=self.clock, framing=self.framing, blobs=self.blobs)
+        self.poster = Poster(self.log, self.topics, clock=self.clock, framing=self.framing, redaction=redaction)
+        self.answers = Answers(
+            self.log, self.topics, clock=self.clock, framing=self.framing, blobs=self.blobs, redaction=redaction
+        )
 
     def _tokens_are_read(self) -> str | None:
         problem = None if self.tokens is None else self.tokens.problem
@@ -109,6 +115,7 @@ class Services:
             tenant=tenant,
             clock=self.clock,
             framing=self.framing,
+            redaction=self.redaction,
         )
 
     def new_producer(self) -> EventProducer:
@@ -120,6 +127,7 @@ class Services:
             entropy=SystemEntropy(),
             settings=self.settings.writer,
             framing=self.framing,
+            redaction=self.redaction,
         )
 
     async def principal(self, authorization: str | None) -> Principal:

@@ -45,9 +45,9 @@ async def submit(has: Has, who: Operator, trajectory_id: Id, body: bodies.Submit
 
 @router.post("/trajectories/{trajectory_id}/messages", status_code=202)
 async def send(has: Has, who: Operator, trajectory_id: Id, body: bodies.Said) -> dict[str, Any]:
-    """Says something to the agent."""
+    """Says something to the agent: once for each `client_id`, where there is one."""
     state = await has.state(who, trajectory_id)
-    at = await has.client_of(who, state.tenant).send(trajectory_id, body.text)
+    at = await has.client_of(who, state.tenant).send(trajectory_id, body.text, client_id=body.client_id)
     return done(has, who, "send", trajectory_id, at=at)
 
 
@@ -84,8 +84,9 @@ async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.O
             f"nobody waits for the outcome of call {body.call_id!r} of {trajectory_id!r}: {where}",
             hint=f"see: tracklog show {trajectory_id} --call {body.call_id}",
         )
-    given = fitted(body.output, limits.BODY_INLINE_BYTES_MAX)
-    whole = given == body.output
+    output = body.output if has.redaction is None else has.redaction.text(body.output)
+    given = fitted(output, limits.BODY_INLINE_BYTES_MAX)
+    whole = given == output
     outcome = inbox.Outcome(
         call_id=body.call_id,
         intent_hash=call.hash,
@@ -93,7 +94,7 @@ async def put_outcome(has: Has, who: Operator, trajectory_id: Id, body: bodies.O
         status=ResultStatus(body.status),
         output=Body.of(given, TEXT)
         if whole
-        else await asyncio.to_thread(delivered_body, given, body.output, has.blobs, TEXT),
+        else await asyncio.to_thread(delivered_body, given, output, has.blobs, TEXT),
         settled=Settled.DIRECT,
     )
     inbox_id = InboxId(source=f"outcome/{call.lane}", seq=call.seq)  # the call's own: of two, one is taken

@@ -77,7 +77,14 @@ def annotate(
 async def _annotate(run: Run, log: Log, trajectory_id: str, judgement: inbox.Annotation) -> bool:
     """Whether the record has it already, and not only the inbox."""
     settings, topics = run.settings, run.settings.topic_names
-    client = Client(log, topics, blobs=blobs_of(settings), by=judgement.source, framing=framing_of(settings))
+    client = Client(
+        log,
+        topics,
+        blobs=blobs_of(settings),
+        by=judgement.source,
+        framing=framing_of(settings),
+        redaction=settings.redaction.before_append(),
+    )
     state, _ = await client.annotate(trajectory_id, judgement)
     if not is_nobodys(state):
         return False

@@ -180,7 +180,8 @@ def _decide(
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
         settings, blobs = run.settings, blobs_of(run.settings)
-        answers = Answers(log, settings.topic_names, framing=framing_of(settings), blobs=blobs)
+        redaction = settings.redaction.before_append()
+        answers = Answers(log, settings.topic_names, framing=framing_of(settings), blobs=blobs, redaction=redaction)
         answering = answers.answer(
             trajectory_id, call_id, who=who, choice=choice, reason=reason, answer=answer, arguments=arguments
         )

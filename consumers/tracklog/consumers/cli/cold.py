@@ -165,6 +165,7 @@ def _tell(run: Run, checked: ColdVerification, summary: Summary) -> None:
                 "rows": checked.rows,
                 "files": checked.files,
                 "blobs_named": log.blobs_named,
+                "redacted": log.redacted,
                 "faults": [fault._asdict() for fault in log.faults],
                 "faults_total": log.faults_total,
                 "partitions": [asdict(count) for _, count in sorted(log.counts.items())],
@@ -187,6 +188,14 @@ def _tell(run: Run, checked: ColdVerification, summary: Summary) -> None:
             for one in log.faults[:SHOWN_MAX]
         ]
         run.out.table(columns, rows, title="faults of the table", right=("event",), wrap=True)
+    if log.redacted:
+        names = sorted(log.redacted)
+        shown = ", ".join(f"{name} ({log.redacted[name]})" for name in names[:SHOWN_MAX])
+        more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+        run.out.note(
+            f"{sum(log.redacted.values())} rows were exported without their payload, so neither they nor what follows"
+            f" them in their trajectory can be verified by hash: {shown}{more}"
+        )
     for path in left.foreign[:SHOWN_MAX]:
         run.out.note(f"{log.table.uri}/{path} is not Tracklog's")
     holes = sum(count.holes for count in log.counts.values())

@@ -85,7 +85,9 @@ def training(
     if valid + test > 1:
         raise InputError(f"--valid {valid:g} and --test {test:g} are more than everything", hint="together at most 1")
     wanted = _where(where)
-    redaction = None if keep_secrets and not redact_field else Redaction(redact_field or (), secrets=not keep_secrets)
+    policy = run.settings.redaction
+    fields, patterns = (*policy.fields, *(redact_field or ())), {} if keep_secrets else policy.compiled
+    redaction = Redaction(fields, secrets=not keep_secrets, patterns=patterns) if fields or not keep_secrets else None
     maker = Training(unit, form, valid=valid, test=test, compacted=allow_compacted, redaction=redaction)
     with _target(output, force=force) as file:
         count = _write(file, (row for one, _ in _chosen(run, wanted) for row in maker.rows(one)))

@@ -68,6 +68,7 @@ async def _work(run: Run, log: Log, tools: ToolSet, name: str, keeper: Keeper | 
         loop_settings=settings.loop,
         body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
         keeper=keeper,
+        redaction=settings.redaction.before_append(),
         told=run.out.note,
     )
     made.partition_loop.on_outage = lambda error: tell_outage(run, error)

@@ -69,7 +69,8 @@ def settle(
         raise InputError("an output for a call that is to be made again", hint="leave --output out")
     with opened_log(run.settings) as log:
         check_writable(log, run.settings)
-        answers = Answers(log, run.settings.topic_names, framing=framing_of(run.settings))
+        redaction = run.settings.redaction.before_append()
+        answers = Answers(log, run.settings.topic_names, framing=framing_of(run.settings), redaction=redaction)
         about, told = (trajectory_id, call_id), reason if output is None else output
         if retry:
             asyncio.run(answers.retry(*about, person=person, reason=reason))

@@ -55,7 +55,7 @@ def import_command(
         last = report
 
     with opened_log(run.settings, make_topics=True, bulk=True) as log:
-        runs = read_runs(paths, agent=agent, model=model)
+        runs = read_runs(paths, agent=agent, model=model, redaction=run.settings.redaction.before_append())
         try:
             with run.out.progress("importing runs", None) as advance:
                 import_into(log, run.settings, runs, tenant=tenant, on_progress=lambda report: watch(advance, report))

@@ -52,7 +52,9 @@ def swarm(
     stops = step and not run.as_json and sys.stdin.isatty()
     passed = _stepping(run, sum(map(len, histories.values())), order, stops=stops) if step else _no_step
     limit = None if stops else limit_s
-    report = asyncio.run(replay_swarm(histories, inherited, agents, blobs_of(run.settings), passed, limit))
+    redaction = run.settings.redaction.before_append()
+    blobs = blobs_of(run.settings)
+    report = asyncio.run(replay_swarm(histories, inherited, agents, blobs, passed, limit, redaction))
     if run.as_json:
         run.out.json({"swarm": name, **_map(report), **({"order": order} if step else {})})
     else:

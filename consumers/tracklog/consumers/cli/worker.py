@@ -31,7 +31,7 @@ from tracklog.producers.versions import Drift
 from tracklog.producers.worker import Worker
 from tracklog.producers.worker_files import WorkerFiles, has_files
 from tracklog.producers.worker_run import Runner
-from tracklog.schemas.errors import InputError
+from tracklog.schemas.errors import InputError, SettingsError
 
 app = new_app()
 
@@ -122,6 +122,11 @@ async def _relay(settings: Settings) -> AsyncIterator[TokenRelay | None]:
     if not settings.worker.relay_tokens:
         yield None
         return
+    if settings.redaction.append:
+        raise SettingsError(
+            "worker.relay_tokens gives on what a model says before it could be looked through for secrets",
+            hint="switch it off, or redaction.append",
+        )
     with opened_redis(settings) as client:
         async with TokenRelay(client, settings.prefix, SystemEntropy()) as relay:
             yield relay

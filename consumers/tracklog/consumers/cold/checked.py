@@ -17,7 +17,7 @@ from tracklog.consumers.blob_names import blobs_of_event
 from tracklog.consumers.cold.rows import CHECKED, altered
 from tracklog.consumers.export.rows import body_text, may_name_blobs
 from tracklog.infra.blobs import BlobStore
-from tracklog.infra.cold.cold_log import ColdLog, placed_foreign, record_of
+from tracklog.infra.cold.cold_log import ColdLog, placed_foreign, placed_record
 from tracklog.infra.cold.scan import scan
 from tracklog.infra.cold.table import ColdTable, DataFile
 from tracklog.infra.log.port import Bounds, Record
@@ -45,7 +45,8 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCount:
-    """`holes`: offsets that the log gave nobody; `gaps`: those it had let go of before they were exported."""
+    """`holes`: offsets that the log gave nobody; `gaps`: those it had let go of before they were exported;
+    `redacted`: rows whose payload was left out, so that nobody can verify them by their hash."""
 
     partition: int
     first: int = 0
@@ -53,6 +54,7 @@ class PartitionCount:
     rows: int = 0
     undecodable: int = 0
     holes: int = 0
+    redacted: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
     hole_ranges: list[tuple[int, int]] = field(default_factory=list)
     """The first of the holes, [from, to)."""
@@ -69,6 +71,8 @@ class CheckedLog(ColdLog):
         self.faults_total = 0
         self.counts: dict[int, PartitionCount] = {}
         self.blobs_named = 0
+        self.redacted: dict[str, int] = {}
+        """By trajectory, the rows whose payload was left out of the export."""
 
     @property
     def table(self) -> ColdTable:
@@ -88,6 +92,8 @@ class CheckedLog(ColdLog):
         kept: Record | None = None  # who reads stops at the last one: what lies behind it must be seen by then
         for _, record, skipped, row in heapq.merge(own, aside, key=lambda one: one[0]):
             if at.step(record, skipped, row is not None, end):
+                if row is not None and not self._whole(row, record, count):
+                    continue
                 if row is not None:
                     self._check(row, record)
                 if kept is not None:
@@ -96,6 +102,17 @@ class CheckedLog(ColdLog):
         at.ended(end)
         if kept is not None:
             yield kept
+
+    def _whole(self, row: Mapping[str, Any], record: Record, count: PartitionCount) -> bool:
+        """Whether the audit may see it: a history ends for it where the first payload was left out."""
+        if not row["payload"]:
+            count.redacted += 1
+            self.redacted[row["trajectory_id"]] = self.redacted.get(row["trajectory_id"], 0) + 1
+            return False
+        if row["trajectory_id"] not in self.redacted:
+            return True
+        self._check(row, record)
+        return False
 
     def note(self, fault: Fault) -> None:
         self.faults_total += 1
@@ -112,7 +129,7 @@ class CheckedLog(ColdLog):
 
         for part in scan(self.table, partition, columns=CHECKED, on_damaged=on_damaged):
             for row in part.to_pylist():
-                yield row["offset"], record_of(topic, row), row["skipped"], row
+                yield row["offset"], placed_record(topic, row), row["skipped"], row
 
     def _check(self, row: Mapping[str, Any], record: Record) -> None:
         where = (row["partition"], row["offset"], row["trajectory_id"], row["seq"])

@@ -36,6 +36,7 @@ from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import DispatchSettings, LoopSettings
 from tracklog.producers.bodies import body_of, delivered_body, whole_text
 from tracklog.producers.post import Poster
+from tracklog.producers.settle import check_settles
 from tracklog.producers.tools import ToolSet
 from tracklog.schemas.codec import Framing, single_object
 from tracklog.schemas.envelope import LedgerEnvelope
@@ -43,6 +44,7 @@ from tracklog.schemas.errors import LogUnavailable
 from tracklog.schemas.inbox import Outcome
 from tracklog.schemas.ledger import Done, LedgerBody
 from tracklog.schemas.limits import BODY_INLINE_BYTES_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Body, InboxId, ResultStatus
 
@@ -73,7 +75,8 @@ class _Partition:
 
 class Dispatcher:
     """Made and run on one event loop. `told` is called with a line for people now and then. `keeper` has what is
-    stored of its partitions; without one they are folded from their first kept offset."""
+    stored of its partitions; without one they are folded from their first kept offset. Raises InvalidTool for a tool
+    that its grace cannot settle."""
 
     def __init__(
         self,
@@ -91,10 +94,14 @@ class Dispatcher:
         framing: Framing = single_object,
         keeper: Keeper | None = None,
         told: Callable[[str], None] = lambda _: None,
+        redaction: Redaction | None = None,
     ) -> None:
+        for tool in tools:
+            if tool.dispatched(dispatches=True):
+                check_settles(tool, settings.grace_s)
         self._log = log
         self._topics = topics
-        self._tools = tools
+        self._tools = tools if redaction is None else tools.cleaned(redaction.text)
         self._blobs = blobs
         self.clock = clock
         self.name = name
@@ -109,7 +116,7 @@ class Dispatcher:
         self.pauses: Final = Pauses(log, topics, clock, told)
         self._ends = Ends(log, topics.events)
         self._ledger = Ledger(log, topics.attempts, clock=clock, framing=framing)
-        self._poster = Poster(log, topics, clock=clock, framing=framing)
+        self._poster = Poster(log, topics, clock=clock, framing=framing, redaction=redaction)
         self._partitions: dict[int, _Partition] = {}
         self._where: dict[bytes, int] = {}
         self._loop = asyncio.get_running_loop()

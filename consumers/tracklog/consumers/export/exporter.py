@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tracklog.consumers.export.buffer import Buffer
 from tracklog.consumers.export.models import Models
+from tracklog.consumers.export.redacting import ExportPolicy
 from tracklog.consumers.export.rows import batch_of
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.cold.scan import last_models
@@ -69,6 +70,7 @@ class Exporter:
         entropy: Entropy,
         blobs: Blobs,
         accept_gap: bool = False,
+        policy: ExportPolicy | None = None,
     ) -> None:
         self._log = log
         self._tables = tables
@@ -77,6 +79,7 @@ class Exporter:
         self._entropy = entropy
         self._blobs = blobs
         self._accept_gap = accept_gap
+        self._policy = policy
         self.on_commit: Callable[[Committed], None] = lambda _: None
         self._buffers: dict[int, Buffer] = {}
         self._waiting_since_s: float | None = None
@@ -141,7 +144,7 @@ class Exporter:
             records = [record for record in records if record.offset >= first]
         if not records:
             return
-        batch = batch_of(records, buffer.end, self._tables.events.identity, buffer.models)
+        batch = batch_of(records, buffer.end, self._tables.events.identity, buffer.models, self._policy)
         buffer.add(batch, records[-1].offset + 1)
         if self._waiting_since_s is None:
             self._waiting_since_s = self._clock.monotonic_s()

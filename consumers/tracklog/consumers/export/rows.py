@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from tracklog.consumers.export.models import Models, Seen, served_by
+from tracklog.consumers.export.redacting import ExportPolicy
 from tracklog.infra.cold.columns import EVENTS, UNDECODABLE, row_check
 from tracklog.infra.cold.table import Identity
 from tracklog.infra.log.port import Record
@@ -41,8 +42,10 @@ class Batch(NamedTuple):
     last_ms: int
 
 
-def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Models) -> Batch:
-    """Of records in order, none twice; `begin` is where the record before them ends."""
+def batch_of(
+    records: Sequence[Record], begin: int, log: Identity, models: Models, policy: ExportPolicy | None = None
+) -> Batch:
+    """Of records in order, none twice; `begin` is where the record before them ends. `policy` says what rows show."""
     events: list[tuple[Any, ...]] = []
     foreign: list[tuple[Any, ...]] = []
     naming: list[Record] = []
@@ -53,10 +56,12 @@ def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Model
         try:
             event = plain_event(record.key, record.value, record.headers)
         except ForeignRecord as error:
-            foreign.append(_foreign_row(record, skipped, error.message, day.of(record.timestamp_ms)))
+            row = _foreign_row(record, skipped, error.message, day.of(record.timestamp_ms), policy)
+            foreign.append(row)
             continue
         envelope, body = event.envelope, event.body
-        text = None if body is None else body_text(body)
+        shown, payload = (body, event.payload) if policy is None else policy.shown(event)
+        text = None if shown is None else body_text(shown)
         if may_name_blobs(event, text):
             naming.append(record)
         inbox = envelope["inbox_id"]
@@ -81,7 +86,7 @@ def batch_of(records: Sequence[Record], begin: int, log: Identity, models: Model
                 event.fingerprint,
                 row_check(event.hash, record.partition, record.offset, record.timestamp_ms),
                 event.stated_hash,
-                event.payload,
+                payload,
                 envelope["tenant"],
                 day.of(record.timestamp_ms),
             )
@@ -112,10 +117,12 @@ def may_name_blobs(event: PlainEvent, text: bytes | None) -> bool:
     return event.name == _DRIFT or _NAMES_BLOB.search(text) is not None
 
 
-def _foreign_row(record: Record, skipped: int, reason: str, day: date) -> tuple[Any, ...]:
+def _foreign_row(record: Record, skipped: int, reason: str, day: date, policy: ExportPolicy | None) -> tuple[Any, ...]:
+    """Of bytes of which nobody can tell what they say, nothing leaves where everything is looked through."""
+    value = None if policy is not None and policy.everything else record.value
     headers = [[name, value.hex()] for name, value in record.headers]
     place = (record.partition, record.offset, skipped, record.timestamp_ms)
-    return (*place, reason, record.key, record.value, json.dumps(headers), day)
+    return (*place, reason, record.key, value, json.dumps(headers), day)
 
 
 def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema, log: Identity, *last: Sequence[str]) -> pa.Table:

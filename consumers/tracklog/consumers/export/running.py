@@ -10,6 +10,7 @@ from typing import Final
 from tracklog.consumers.blob_copy import LostBlob
 from tracklog.consumers.export.blobs import BroughtBlobs
 from tracklog.consumers.export.exporter import Committed, Exporter, Tables
+from tracklog.consumers.export.redacting import policy_of
 from tracklog.infra.blobs import BlobStore, open_blobs
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.cold.joined import JoinedLog
@@ -134,7 +135,9 @@ def export_of(
 ) -> Export:
     """Opens the tables. Raises ColdError, TopicMissing, BlobError."""
     tables, told = tables_of(log, settings), Told()
-    target = cold_blobs_of(settings) if settings.cold.blobs == "copy" else None
+    policy = policy_of(settings)
+    whole = policy is None or not policy.everything  # a blob is what its name says, or it is not there
+    target = cold_blobs_of(settings) if whole and settings.cold.blobs == "copy" else None
     blobs = BroughtBlobs(blobs_of(settings), target, on_lost=on_lost)
 
     exporter = Exporter(
@@ -145,6 +148,7 @@ def export_of(
         entropy=entropy,
         blobs=blobs,
         accept_gap=accept_gap,
+        policy=policy,
     )
     loop = PartitionLoop(log, settings.topic_names.events, exporter, clock=clock, settings=settings.loop)
     loop.on_release, loop.stored = exporter.release, lambda: exporter.stored

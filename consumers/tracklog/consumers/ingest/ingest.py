@@ -43,6 +43,7 @@ from tracklog.schemas.errors import (
     Undecided,
     WriterError,
 )
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.stamp import Stamp, trajectory_prefix
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
@@ -103,13 +104,14 @@ class Ingest:
         writer: WriterSettings | None = None,
         framing: Framing = single_object,
         body_inline_bytes_max: int = limits.BODY_INLINE_BYTES_MAX,
+        redaction: Redaction | None = None,
     ) -> None:
         self._settings = settings
         self._blobs = blobs
         self._clock = clock
         self._storing = Storing(blobs, body_inline_bytes_max)
         self._producer = EventProducer(
-            log, topics=topics, clock=clock, entropy=entropy, settings=writer, framing=framing
+            log, topics=topics, clock=clock, entropy=entropy, settings=writer, framing=framing, redaction=redaction
         )
         self._starting = asyncio.Lock()
         self._started = False
@@ -284,7 +286,7 @@ class Ingest:
         )
 
     async def _append(self, one: _Open, writer: TrajectoryWriter, asked: Asked, missing: Sequence[Item]) -> None:
-        planned = plan(missing, one.recording, one.state, asked.source, writer.next_seq)
+        planned = plan(missing, one.recording, one.state, asked.source, writer.next_seq, self._producer.redaction)
         self._storing.check(planned)
         stored = [one._replace(body=await self._storing.store(one)) for one in planned]
         for item, ready in zip(missing, stored, strict=True):

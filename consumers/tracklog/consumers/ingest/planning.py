@@ -26,6 +26,8 @@ from tracklog.producers.models import calls_of
 from tracklog.schemas import events as ev
 from tracklog.schemas.context import context_hash
 from tracklog.schemas.errors import InputError, InvalidEvent, ModelMalformed, TrajectoryEnded
+from tracklog.schemas.redacting import redacted
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.state import State
 from tracklog.schemas.values import BlobRef, Body, ContextEdit, Driver, EditOp, Place, Settled
 
@@ -68,20 +70,30 @@ _NOT_SAID: Final = {"client", "lease_s", "barrier"}
 """What is asked for with a start, and is no part of it."""
 
 
-def plan(items: Sequence[Item], recording: Recording, state: State, source: str, next_seq: int) -> list[PlannedEvent]:
-    """The events, to be appended from `next_seq` on; `causes` are seqs.
+def plan(
+    items: Sequence[Item],
+    recording: Recording,
+    state: State,
+    source: str,
+    next_seq: int,
+    redaction: Redaction | None = None,
+) -> list[PlannedEvent]:
+    """The events, to be appended from `next_seq` on, without what a policy takes out; `causes` are seqs.
 
     Raises InputError for one that makes no sense, InvalidEvent or TrajectoryEnded for one that cannot follow; `details`
     name its index, and the field where there is one.
     """
-    planning = _Planning(recording, state, source, next_seq)
+    planning = _Planning(recording, state, source, next_seq, redaction)
     return [planning.planned(item) for item in items]
 
 
 class _Planning:
     """What the recording will be once the events before are in."""
 
-    def __init__(self, recording: Recording, state: State, source: str, next_seq: int) -> None:
+    def __init__(
+        self, recording: Recording, state: State, source: str, next_seq: int, redaction: Redaction | None
+    ) -> None:
+        self._redaction = redaction
         self._recording = recording
         self._source = source
         self._guard = Guard(state)
@@ -98,6 +110,8 @@ class _Planning:
 
     def planned(self, item: Item) -> PlannedEvent:
         body, stores = self._body(item)
+        if self._redaction is not None:
+            body = redacted(body, self._redaction)
         try:
             self._guard.pass_on(body)
         except (InvalidEvent, TrajectoryEnded) as error:
@@ -138,7 +152,7 @@ class _Planning:
         given = item.given
         try:
             if isinstance(given, gv.Start):
-                return _started(given)
+                return _started(self._without_secrets(given))
             if isinstance(given, gv.ContextBuilt):
                 self._turn += 1
                 return self._context_built(item, given), ()
@@ -150,6 +164,12 @@ class _Planning:
             _unfit(item, ".".join(map(str, first["loc"])), first["msg"])
         except ModelMalformed as error:
             _unfit(item, "reply", error.message)
+
+    def _without_secrets(self, given: gv.Start) -> gv.Start:
+        """Of what goes to the blob store: the prompt. Tools are as models are told of them."""
+        if self._redaction is None or given.prompt is None:
+            return given
+        return given.model_copy(update={"prompt": self._redaction.text(given.prompt)})
 
     def _check_new_calls(self, item: Item, body: ev.EventBody) -> None:
         for call in body.tool_calls if isinstance(body, ev.ModelReplied) else ():

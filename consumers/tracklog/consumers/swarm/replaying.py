@@ -20,6 +20,7 @@ from tracklog.producers.replay import Report
 from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.events import TaskEnded, TaskStarted
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.values import Ending
 
 __all__ = ["SwarmReport", "replay_swarm"]
@@ -130,6 +131,7 @@ async def replay_swarm(
     blobs: BlobStore,
     passed: Passed,
     limit_s: float | None = LIMIT_S,
+    redaction: Redaction | None = None,
 ) -> SwarmReport:
     """`inherited` is what forks among them have from their origins.
 
@@ -144,7 +146,8 @@ async def replay_swarm(
     async def run(name: str) -> Report:
         try:
             staged = partial(conductor.stage, name)
-            return await replay_events(name, histories[name], inherited.get(name, ()), agents, blobs, staged=staged)
+            given = inherited.get(name, ())
+            return await replay_events(name, histories[name], given, agents, blobs, staged=staged, redaction=redaction)
         finally:
             conductor.over(name)
 

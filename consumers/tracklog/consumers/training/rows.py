@@ -90,7 +90,7 @@ class Training:
         messages = [message.message for message in seen if message.message is not None]
         row = self._shaped(messages, said, tools)
         if self._redaction is not None:
-            row = self._redaction.value(row)
+            row = self._redaction.message(row)
         yield {**row, "provenance": self._provenance(one, context, reply.envelope.seq, reply.hash)}
 
     def _shaped(self, messages: list[dict[str, Any]], said: dict[str, Any], tools: Any) -> dict[str, Any]:

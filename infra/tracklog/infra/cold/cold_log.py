@@ -37,7 +37,7 @@ from tracklog.schemas.errors import (
 )
 from tracklog.schemas.topics import TopicSpec
 
-__all__ = ["COLD", "ColdLog", "placed_foreign", "record_of"]
+__all__ = ["COLD", "ColdLog", "placed_foreign", "placed_record"]
 
 COLD: Final = "cold:"
 LOOK_S: Final = 0.5
@@ -306,8 +306,11 @@ def _not_whole(table: ColdTable, partition: int, expected: int, found: int) -> L
     )
 
 
-def record_of(topic: str, row: Mapping[str, Any]) -> Record:
-    """A row of the events table as the record that it was."""
+def placed_record(topic: str, row: Mapping[str, Any]) -> Record:
+    """A row of the events table as the record that it was; without a value where its payload was left out."""
+    if not row["payload"]:
+        place = (topic, row["partition"], row["offset"], row["append_ms"])
+        return Record(*place, row["trajectory_id"].encode(), None, ())
     return next(_made(topic, row["partition"], [[row[name]] for name in _COLUMNS]))[0]
 
 
@@ -324,6 +327,11 @@ def _made(topic: str, partition: int, columns: Sequence[Sequence[Any]]) -> Itera
     for offset, skipped, append_ms, trajectory_id, event_type, fingerprint, check, payload, stated in zip(
         *columns, strict=True
     ):
+        if not payload:
+            raise LogFormatError(
+                f"partition {partition}, offset {offset}: event of {trajectory_id!r} was exported without its payload",
+                hint="it is in the log alone (redaction.export=everything)",
+            )
         digest = event_hash(fingerprint, payload)
         if check != row_check(digest, partition, offset, append_ms):
             digest = hashlib.sha256(digest).digest()  # any other one: its bytes are not what was exported here

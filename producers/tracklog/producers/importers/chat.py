@@ -29,6 +29,7 @@ from tracklog.producers.importers.record import (
 from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.importers.transcript import Transcript
 from tracklog.schemas.errors import ImportSourceError
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.values import ResultStatus
 
 MESSAGES: Final = "messages"
@@ -36,7 +37,9 @@ TAU_BENCH_ERROR: Final = "Error"
 """How a tau-bench tool says that it refused; other forms do not say it in a way that can be told."""
 
 
-def parse_chat_jsonl(lines: Iterable[bytes], file: str, *, agent: str = "", model: str = "") -> Iterator[Run | BadRun]:
+def parse_chat_jsonl(
+    lines: Iterable[bytes], file: str, *, agent: str = "", model: str = "", redaction: Redaction | None = None
+) -> Iterator[Run | BadRun]:
     """The runs of a file, in order; what cannot be read comes as a BadRun, and the others go on.
 
     `lines` keep their line ends, so that a half-written last line is told from a broken one. `agent` and
@@ -48,7 +51,7 @@ def parse_chat_jsonl(lines: Iterable[bytes], file: str, *, agent: str = "", mode
             continue
         found += 1
         try:
-            yield _run(load_record(data), file, line, agent, model)
+            yield _run(load_record(data, redaction), file, line, agent, model)
         except (ImportSourceError, ValidationError) as error:
             yield _named(file, line, data, error)
     if not found:

@@ -12,6 +12,7 @@ from tracklog.producers.importers.chat import parse_chat_jsonl
 from tracklog.producers.importers.run import BadRun, Run
 from tracklog.producers.importers.traj import parse_traj
 from tracklog.schemas.errors import ImportSourceError
+from tracklog.schemas.redaction import Redaction
 
 CHAT_ENDINGS: Final = (".jsonl", ".ndjson")
 TRAJ_ENDING: Final = ".traj"
@@ -26,27 +27,30 @@ def check_paths(paths: Iterable[Path]) -> None:
             raise ImportSourceError(f"{path}: no such file or folder")
 
 
-def read_runs(paths: Iterable[Path], *, agent: str = "", model: str = "") -> Iterator[Run | BadRun]:
+def read_runs(
+    paths: Iterable[Path], *, agent: str = "", model: str = "", redaction: Redaction | None = None
+) -> Iterator[Run | BadRun]:
     """The runs in files, and in all known files under folders, by name. Each may be packed with xz.
 
-    Reads as it goes. What cannot be read comes as a BadRun that names the file; the rest goes on.
+    Reads as it goes, without what `redaction` takes out. What cannot be read comes as a BadRun that names the file; the
+    rest goes on.
     """
     for path in paths:
         if path.is_dir():
-            yield from _folder(path, agent, model)
+            yield from _folder(path, agent, model, redaction)
         else:
-            yield from _file(path, agent, model)
+            yield from _file(path, agent, model, redaction)
 
 
-def _folder(folder: Path, agent: str, model: str) -> Iterator[Run | BadRun]:
+def _folder(folder: Path, agent: str, model: str, redaction: Redaction | None) -> Iterator[Run | BadRun]:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and _kind(path)]
     if not files:
         yield BadRun(file=str(folder), line=0, reason="the folder holds no .jsonl and no .traj file")
     for path in files:
-        yield from _file(path, agent, model)
+        yield from _file(path, agent, model, redaction)
 
 
-def _file(path: Path, agent: str, model: str) -> Iterator[Run | BadRun]:
+def _file(path: Path, agent: str, model: str, redaction: Redaction | None) -> Iterator[Run | BadRun]:
     kind = _kind(path)
     if not kind:
         yield BadRun(
@@ -56,9 +60,9 @@ def _file(path: Path, agent: str, model: str) -> Iterator[Run | BadRun]:
     try:
         with _opened(path) as file:
             if kind == TRAJ_ENDING:
-                yield _traj(file, path)
+                yield parse_traj(file.read(record.RUN_BYTES_MAX + 1), str(path), redaction)
             else:
-                yield from parse_chat_jsonl(_lines(file), str(path), agent=agent, model=model)
+                yield from parse_chat_jsonl(_lines(file), str(path), agent=agent, model=model, redaction=redaction)
     except (OSError, EOFError, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         yield BadRun(file=str(path), line=0, reason=f"cannot be read: {reason}")
@@ -71,10 +75,6 @@ def _kind(path: Path) -> str:
 
 def _opened(path: Path) -> IO[bytes]:
     return lzma.open(path) if path.suffix == PACKED else path.open("rb")
-
-
-def _traj(file: IO[bytes], path: Path) -> Run | BadRun:
-    return parse_traj(file.read(record.RUN_BYTES_MAX + 1), str(path))
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from tracklog.producers.importers.run import BadRun
 from tracklog.producers.importers.transcript import Asked
 from tracklog.schemas.errors import ImportSourceError
 from tracklog.schemas.limits import LABELS_MAX, TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.redaction import Redaction
 
 Record = dict[str, Any]
 
@@ -25,9 +26,10 @@ _LIST: Final = "list"
 _BESIDE: Final = "beside"
 
 
-def load_record(data: bytes) -> Record:
-    """The JSON object in `data`. Raises ImportSourceError for anything that could not be written back exactly.
+def load_record(data: bytes, redaction: Redaction | None = None) -> Record:
+    """The JSON object in `data`, without what `redaction` takes out.
 
+    Raises ImportSourceError for anything that could not be written back exactly.
     That includes what JSON parsers let pass: NaN, numbers beyond their type, text that is not Unicode.
     """
     if len(data) > RUN_BYTES_MAX:
@@ -48,7 +50,7 @@ def load_record(data: bytes) -> Record:
         raise ImportSourceError(f"JSON that cannot be written back: {error}") from None
     if not exact:
         raise ImportSourceError("JSON that cannot be written back: a number is not finite or too large")
-    return value
+    return value if redaction is None else redaction.message(value)
 
 
 def source_of(record: Record) -> str:

@@ -31,6 +31,7 @@ from tracklog.producers.importers.run import BadRun, Reply, Run, Step
 from tracklog.producers.importers.transcript import Asked, Transcript
 from tracklog.schemas.errors import ImportSourceError
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
+from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.values import ResultStatus, Role, Usage
 
 HISTORY: Final = "history"
@@ -41,10 +42,10 @@ SUBMITTED: Final = "submitted"
 _ROLES: Final[Mapping[str, Role]] = {"system": Role.SYSTEM, "user": Role.USER, "assistant": Role.AGENT}
 
 
-def parse_traj(data: bytes, name: str) -> Run | BadRun:
+def parse_traj(data: bytes, name: str, redaction: Redaction | None = None) -> Run | BadRun:
     """The run in a `.traj` file; `name` is the file's, and names the trajectory: `swe-<name without ending>`."""
     try:
-        return _run(load_record(data), name)
+        return _run(load_record(data, redaction), name)
     except (ImportSourceError, ValidationError) as error:
         return bad_run(name, 0, error)
 
