@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test prometheus test-faults test-kubernetes image test-image crash-matrix bench-peers bench-cold airline simulate model check docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test prometheus alerts test-faults test-kubernetes image test-image crash-matrix bench-peers bench-cold airline simulate model check sbom audit docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -45,6 +45,10 @@ test: setup ## All tests but the slow ones that kill processes; starts the servi
 prometheus: setup ## Dashboards and alerts over a running system, as a real Prometheus (Debian) sees them.
 	@echo "== prometheus"
 	$(PY) -m pytest -q tests/alerts tests/faults/test_prometheus.py
+
+alerts: setup ## The condition of every alert made true on real services until it fires, and undone until it clears (10 minutes).
+	@echo "== alerts"
+	$(PY) -m benchmarks.alerts --keep
 
 test-faults: setup ## Tests that kill and freeze real processes.
 	@echo "== fault tests"
@@ -108,6 +112,14 @@ check: setup ## Format, lint, types, import rules, and that docs and tree are in
 	@echo "== docs are current, the tree is tidy"
 	$(PY) -m pytest -q $(wildcard tests/tidy tests/docs) tests/unit/infra/test_settings_doc.py tests/unit/infra/test_metrics_doc.py \
 		tests/unit/consumers/test_cli_doc.py
+
+sbom: setup ## Writes build/sbom.cdx.json: every package of .venv with version and licence (CycloneDX).
+	@echo "== bill of materials"
+	$(PY) -m scripts.sbom
+
+audit: setup ## Known weaknesses of all pinned packages, as osv.dev knows them; a report, into build/audit.json.
+	@echo "== known weaknesses"
+	$(PY) -m scripts.audit
 
 docs: setup ## Writes the generated pages anew.
 	@echo "== generated docs"

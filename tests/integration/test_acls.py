@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -127,6 +128,31 @@ def test_who_has_no_rights_is_told_so(broker: Secured, redis_url: str, home: Pat
     assert "check the ACLs" in said.stderr or "topics apply" in said.stderr
     with pytest.raises(LogError):
         opened(broker, "stranger").bounds(TOPICS.events, 0)
+
+
+@pytest.mark.parametrize(
+    ("but", "lacks"),
+    [
+        (("", ""), ""),
+        ((TOPICS.attempts, "Write"), f"{TOPICS.attempts}: no Write"),
+        ((f"{PREFIX}.", "Read"), "Group authorization failed"),
+    ],
+)
+def test_the_doctor_says_which_right_a_role_lacks(
+    broker: Secured, redis_url: str, home: Path, but: tuple[str, str], lacks: str
+) -> None:
+    # given a user with the rights of a dispatcher, without one of them
+    user = f"doctored-{but[1]}"
+    broker.add_users([user])
+    broker.allow(user, "dispatcher", TOPICS, but=but)
+    # when it asks
+    said = said_by(broker, redis_url, home, user, "doctor", "--role", "dispatcher", "--json")
+    # then it is told of that one, and of nothing else
+    (acls,) = [one for one in json.loads(said.stdout)["checks"] if one["name"] == "acls"]
+    assert acls["ok"] is (not lacks), acls
+    assert lacks in acls["found"]
+    assert acls["found"].count("no ") == lacks.count("no ")
+    assert not lacks or "tracklog acls --role dispatcher" in acls["fix"]
 
 
 def test_a_wrong_password_is_an_error_that_does_not_tell_it(broker: Secured, redis_url: str, home: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.conftest import missing_service
 from tests.support.chains import append_all, run_of
 from tests.support.projecting import REPLICAS
 from tracklog.infra.log.open import open_log
@@ -28,38 +30,47 @@ CLASSES: Final = {
 COMMAND_S: Final = 60.0
 
 
-def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def commands(language: str = "sh") -> list[str]:
+    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def said(kafka_libs: Path, kafka_bootstrap: str) -> Callable[[str], str]:
-    """Runs a command on a topic of its own with one run in it."""
+def topic(kafka_bootstrap: str) -> str:
+    """One of its own, with one run in it."""
     prefix = "reading-topics"
     settings = Settings.model_validate({"prefix": prefix, "topics": {"partitions": 1, **REPLICAS}})
     log = open_log(f"kafka://{kafka_bootstrap}")
     log.create(settings.topic_specs())
     append_all(log, settings.topic_names.events, run_of("trip-1", turns=2).records)
     log.close()
+    return settings.topic_names.events
+
+
+def ran(words: list[str]) -> str:
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=False,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def said(kafka_libs: Path, kafka_bootstrap: str, topic: str) -> Callable[[str], str]:
+    """Runs a command on that topic."""
 
     def run(command: str) -> str:
-        script, *options = shlex.split(command)
-        own = [
-            one.replace("HOST:PORT", kafka_bootstrap).replace("tracklog.events", settings.topic_names.events)
-            for one in options
-        ]
+        script, *options = shlex.split(command.replace("HOST:PORT", kafka_bootstrap).replace("tracklog.events", topic))
+        if script not in CLASSES:
+            return ran([script, *options])
         java = [str(find_java(JAVA_MAJOR_MIN)), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libs}/*"]
-        done = subprocess.run(
-            [*java, CLASSES[script], *own],
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_S,
-            check=False,
-            errors="replace",
-        )
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
-        return done.stdout
+        return ran([*java, CLASSES[script], *options])
 
     return run
 
@@ -88,3 +99,16 @@ def test_a_command_of_the_page_shows_what_it_says(said: Callable[[str], str], co
                 assert "Partition:0\tOffset:15" in told
         case _:
             assert "Error" not in told
+
+
+@pytest.mark.parametrize(("command", "records"), list(zip(commands("bash"), (16, 1, 16, 0), strict=True)))
+def test_kcat_shows_what_the_page_says(said: Callable[[str], str], command: str, records: int) -> None:
+    if shutil.which("kcat") is None:
+        missing_service("kcat is not on the PATH (Debian: apt-get install kcat)")
+    told = said(command)
+
+    assert told.count("tl-type=") == records
+    if records:
+        assert told.count("trip-1") == records
+    else:
+        assert "1 partitions" in told

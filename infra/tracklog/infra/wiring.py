@@ -24,6 +24,7 @@ from tracklog.schemas.events import EVENT_TYPES
 
 if TYPE_CHECKING:
     from tracklog.infra.cold.cold_log import ColdLog
+    from tracklog.infra.registry import SchemaRegistry, SubjectSchema
 
 __all__ = [
     "BULK_LINGER_MS",
@@ -36,6 +37,8 @@ __all__ = [
     "is_embedded",
     "kafka_options",
     "opened_log",
+    "registered_schemas",
+    "registry_of",
 ]
 
 BULK_LINGER_MS: Final = 5
@@ -130,13 +133,31 @@ def blobs_of(settings: Settings) -> BlobStore:
 def framing_of(settings: Settings) -> Framing:
     if settings.registry.framing_used == "single-object":
         return single_object
-    from tracklog.infra.registry import SchemaRegistry, subject_of
+    from tracklog.infra.registry import subject_of
 
-    given = settings.registry
-    registry = SchemaRegistry(
-        given.url, timeout_s=given.timeout_s, username=given.username, password=given.password.get_secret_value()
-    )
-    topic = settings.topic_names.events
+    registry, topic = registry_of(settings), settings.topic_names.events
     return confluent(
         {name: registry.id_of(subject_of(topic, full_name(name)), catalog.newest(name).text) for name in EVENT_TYPES}
     )
+
+
+def registry_of(settings: Settings) -> SchemaRegistry:
+    """The schema registry that is set; nobody is asked yet. Raises SettingsError."""
+    from tracklog.infra.registry import SchemaRegistry
+
+    given = settings.registry
+    return SchemaRegistry(
+        given.url, timeout_s=given.timeout_s, username=given.username, password=given.password.get_secret_value()
+    )
+
+
+def registered_schemas(settings: Settings) -> list[SubjectSchema]:
+    """What a registry is to hold: every version of every event, each subject's in their order."""
+    from tracklog.infra.registry import SubjectSchema, subject_of
+
+    topic = settings.topic_names.events
+    return [
+        SubjectSchema(subject_of(topic, full_name(name)), schema.text)
+        for name in EVENT_TYPES
+        for schema in catalog.versions(name)
+    ]

@@ -46,6 +46,8 @@ class Bundle:
         self.counts = Counts()
         self.on_batch: Callable[[int], object] = lambda _: None
         """Told how many records a stored batch had."""
+        self.on_poison: Callable[[Sequence[Poison]], object] = lambda _: None
+        """Told what of a stored batch was not ours."""
 
     def restore(self, partition: int) -> int:
         """The position of the member that is furthest behind."""
@@ -73,6 +75,7 @@ class Bundle:
         self.counts.records += len(records)
         self.counts.foreign += len(poison)
         self.counts.batches += 1
+        self.on_poison(poison)
         self.on_batch(len(records))
 
     def _commit(self, batch: Sequence[Folding], position: int) -> None:

@@ -54,6 +54,14 @@ class Run:
             self._say_json()
         return settings
 
+    @property
+    def secrets(self) -> Path | None:
+        """The folder of files with secrets; None without one."""
+        from tracklog.infra.settings_sources import SECRETS_ENV
+
+        named = self._environ.get(SECRETS_ENV)
+        return None if named is None else Path.cwd() / named
+
     def _say_json(self) -> None:
         """From here on, of Python's own logging too."""
         from tracklog.infra.clock import SystemClock

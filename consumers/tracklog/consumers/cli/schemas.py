@@ -10,7 +10,7 @@ from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.fitting import Fit, fit_of_projections, fit_of_records, fit_of_registry
 from tracklog.consumers.wiring import opened_log, opened_redis
-from tracklog.infra.registry import SchemaRegistry
+from tracklog.infra.wiring import registry_of
 
 app = new_app(help="Check that this version reads what is there.", no_args_is_help=True)
 
@@ -40,12 +40,8 @@ def check(
     """
     with opened_log(run.settings) as log:
         found = {"records": fit_of_records(log, run.settings.topic_names, records)}
-    given = run.settings.registry
-    if given.url:
-        registry = SchemaRegistry(
-            given.url, timeout_s=given.timeout_s, username=given.username, password=given.password.get_secret_value()
-        )
-        found["schemas in the registry"] = fit_of_registry(registry, run.settings.topic_names)
+    if run.settings.registry.url:
+        found["schemas in the registry"] = fit_of_registry(registry_of(run.settings), run.settings.topic_names)
     with opened_redis(run.settings) as client:
         found["projections"] = fit_of_projections(client, run.settings.topic_names.prefix)
     _tell(run, found)

@@ -16,6 +16,7 @@ from tracklog.consumers.wiring import is_embedded, opened_log
 from tracklog.infra import topic_admin
 from tracklog.infra.settings import TopicSettings
 from tracklog.infra.topic_admin import Finding
+from tracklog.infra.wiring import registered_schemas, registry_of
 from tracklog.schemas.errors import InputError
 
 app = new_app(help="Create and check the topics.", no_args_is_help=True)
@@ -25,6 +26,9 @@ app = new_app(help="Create and check the topics.", no_args_is_help=True)
 def apply(run: Run) -> None:
     """Create the topics that are missing, then check all of them. Alters nothing that exists.
 
+    With a schema registry (registry.url) also registers the schemas of all events there, and sets their subjects to
+    FULL_TRANSITIVE.
+
     \b
     Example:
       tracklog --log kafka://localhost:9092 topics apply
@@ -33,6 +37,10 @@ def apply(run: Run) -> None:
         created, findings = topic_admin.apply(log, run.settings.topic_specs())
     for name in created:
         run.out.text(f"created {name}")
+    if run.settings.registry.framing_used != "single-object":
+        registry = registry_of(run.settings)
+        registered = registry.register_all(registered_schemas(run.settings))
+        run.out.text(f"{len(registered)} schemas are registered at {registry.url}")
     _tell(run, findings, created)
 
 

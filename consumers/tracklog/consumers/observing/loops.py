@@ -13,8 +13,8 @@ from tracklog.infra.partition_loop import PartitionLoop
 
 __all__ = ["Retention", "loop_samples"]
 
-LOOKED_UP_S: Final = 600.0
-"""Seconds for which a topic's retention is taken to stay as it is."""
+LOOKED_UP_S: Final = 30.0
+"""Seconds for which a topic's retention is taken to stay as it is: who raises it wants to see that it helped."""
 
 
 class Retention:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tracklog.infra.clock import Clock
+from tracklog.infra.log.port import Record
 from tracklog.infra.metrics import Metrics
 from tracklog.processors.processor import Seen
+from tracklog.processors.quarantine import Poison
 from tracklog.processors.trajectory import Trajectory
 from tracklog.schemas.events import ModelReplied, TaskEnded, TaskStarted, ToolResult
 from tracklog.schemas.head import Verdict
@@ -29,9 +32,18 @@ class RecordCounts:
         for verdict in Verdict:
             if verdict is not Verdict.ACCEPTED:
                 metrics.count("tracklog_refused_records_total", 0, verdict=verdict.value)
+        metrics.count("tracklog_quarantined_records_total", 0)
+
+    def quarantined(self, poison: Sequence[Poison]) -> None:
+        """Records that are no events of ours."""
+        young = sum(not self._is_history(one.record) for one in poison)
+        self._metrics.count("tracklog_quarantined_records_total", young)
+
+    def _is_history(self, record: Record) -> bool:
+        return self._clock.now_us() / 1000 - record.timestamp_ms > self._age_ms_max
 
     def __call__(self, before: Trajectory, seen: Seen, verdict: Verdict) -> None:
-        if self._clock.now_us() / 1000 - seen.record.timestamp_ms > self._age_ms_max:
+        if self._is_history(seen.record):
             return
         self._metrics.count("tracklog_records_total", type=seen.event.name, verdict=verdict.value)
         if verdict is not Verdict.ACCEPTED:

@@ -31,8 +31,8 @@ def of_processes(seen: Observed | None, work: Processes, client: RedisClient, pr
     clock, settings, views = seen.clock, seen.settings, ViewSamples(client, prefix)
     seen.follow(work.loop, work.name, projects=True)
     if work.trajectories is not None:
-        work.trajectories.told = RecordCounts(seen.metrics, clock, settings.counted_age_s_max)
-        seen.sampled("process", lambda: [Sample("tracklog_quarantined_records_total", work.bundle.counts.foreign)])
+        counts = RecordCounts(seen.metrics, clock, settings.counted_age_s_max)
+        work.trajectories.told, work.bundle.on_poison = counts, counts.quarantined
 
     def now() -> Iterator[Sample]:
         return views.all(work.names, sorted(work.loop.positions), clock.now_us() // 1000, settings.stuck_s)
