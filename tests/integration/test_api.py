@@ -115,6 +115,29 @@ async def test_what_is_written_is_answered_with_its_place(api: Api) -> None:
     assert len({(one["partition"], one["offset"]) for one in at}) == 3
 
 
+async def test_what_went_into_an_inbox_is_waited_for_until_it_was_taken(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a decision that nobody has taken
+    await api.held()
+    path = f"/trajectories/{TRAJECTORY}/calls/call-1/decision"
+    seen = api.ask("POST", path, {"choice": "approve"}, "approver")[1]["seen"]
+    monkeypatch.setattr(seeing, "WAIT_S", 0.2)
+    status, said = api.ask("GET", f"/trajectories/{TRAJECTORY}?seen={seen}")
+    assert (status, f"inbox:{said['inbox_partition']}:{said['inbox_offset']}") == (503, seen)
+    assert "tracklog worker" in said["hint"]
+    # when it is taken and folded while somebody asks for it
+    monkeypatch.setattr(seeing, "WAIT_S", 20.0)
+    asked = asyncio.create_task(asyncio.to_thread(api.ask, "GET", f"/trajectories/{TRAJECTORY}/events?seen={seen}"))
+    await api.go_on()
+    # then the answer has it, in whatever is read
+    status, found = await asked
+    assert (status, "ApprovalResolved" in [one["type"] for one in found["events"]]) == (200, True)
+    assert api.ask("GET", f"/approvals?seen={seen}")[1]["approvals"] == []
+    for wrong in ("inbox:0:999", "inbox:9:0", "inbox:x", "inbox:"):
+        assert api.ask("GET", f"/trajectories?seen={wrong}")[0] == 422, wrong
+
+
 async def test_events_come_in_pages_and_as_a_stream_that_goes_on(api: Api) -> None:
     await api.held()
     first = api.ask("GET", f"/trajectories/{TRAJECTORY}/events?limit=3")[1]

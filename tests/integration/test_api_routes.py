@@ -32,6 +32,10 @@ CALLS: Final[dict[tuple[str, str], Call]] = {
     ("GET", "/healthz"): Call(None),
     ("GET", "/readyz"): Call(None),
     ("GET", "/events/stream"): Call("viewer", other_tenant=403, query="?tenant=default"),
+    ("GET", "/spend"): Call("viewer", other_tenant=200, query="?day=2026-03-01"),
+    ("GET", "/tool-stats"): Call("viewer", other_tenant=403, query="?tool=pay"),
+    ("GET", "/activity"): Call("viewer", other_tenant=403, query="?at=2026-03-01"),
+    ("GET", "/totals/{name}"): Call("viewer", other_tenant=403, query="?key=moving"),
     ("GET", "/trajectories"): Call("viewer", other_tenant=200),
     ("GET", "/trajectories/{trajectory_id}"): Call("viewer"),
     ("GET", "/trajectories/{trajectory_id}/events"): Call("viewer"),
@@ -74,6 +78,7 @@ def path_of(route: str, trajectory_id: str = TRAJECTORY) -> str:
     return route.format(
         trajectory_id=urllib.parse.quote(trajectory_id, safe=""),
         call_id="call-1",
+        name="pace",
         request_hash="0" * 64,
         intent_hash="0" * 64,
     )
@@ -108,7 +113,8 @@ async def test_each_route_asks_for_a_token_for_its_role_and_for_the_tenant(api: 
         if call.other_tenant == 200:
             (listed,) = [one for one in api.ask(method, path, who=stranger)[1].values() if isinstance(one, list)]
             assert listed == [], route
-            assert api.ask(method, f"{path}?tenant=default", who=stranger)[0] == 403, route
+            sign = "&" if "?" in path else "?"
+            assert api.ask(method, f"{path}{sign}tenant=default", who=stranger)[0] == 403, route
 
 
 async def test_each_route_refuses_a_query_parameter_that_it_does_not_have(api: Api) -> None:

@@ -36,6 +36,14 @@ def append(api: Api, *names: str, **given: Any) -> int:
     return len(made)
 
 
+@pytest.mark.parametrize("query", ["status=running", "agent=planner"])
+def test_a_filter_by_what_nobody_folds_is_refused_and_names_who_would(api: Api, query: str) -> None:
+    status, said = api.ask("GET", f"/events/stream?from=beginning&{query}", who="viewer")
+    assert (status, "no projection 'trajectories'" in said["error"]) == (503, True)
+    assert "tracklog process" in said["hint"]
+    assert Told(api, "from=end&type=ToolResult").status == 200
+
+
 class Told:
     """A client that takes a stream frame by frame."""
 

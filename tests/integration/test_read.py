@@ -90,7 +90,7 @@ async def test_an_answer_says_how_far_it_is_folded_and_how_much_is_behind_it(wor
     page = await world.reader().states(limit=3)
 
     assert page.as_of.positions == ends
-    assert page.as_of.source == "trajectories-v4"
+    assert page.as_of.source == "trajectories-v5"
     assert await world.reader().behind(page.as_of) == {p: int(p == late.partition) for p in ends}
     one = await world.reader().state("run-0001")
     assert one.value is not None
@@ -164,7 +164,7 @@ async def test_events_come_from_redis_and_what_it_does_not_keep_from_the_log(wor
 
     short, long = await reader.records("short"), await reader.records("long")
 
-    assert (short.value, short.as_of.source) == (anew["short"][1], "trajectories-v4")
+    assert (short.value, short.as_of.source) == (anew["short"][1], "trajectories-v5")
     assert (long.value, long.as_of.source) == (anew["long"][1], LOG)
     found = await reader.events("long", after_seq=2, limit=4)
     assert [seen.event.envelope.seq for seen in found.value] == [3, 4, 5, 6]
@@ -263,10 +263,10 @@ async def test_a_key_is_shown_in_its_shape(world: World) -> None:
     fold(world, Everything())
     reader = world.reader()
     for key, kind in (("hash", dict), ("words", dict), ("tenants", list), ("ends", list), ("newest:acme", dict)):
-        shown = (await shown_of(reader, "everything", key, 3)).value
+        shown = (await shown_of(reader, "everything", key, 3)).value.value
         assert isinstance(shown, kind), key
         assert shown, key
-    top = (await shown_of(reader, "everything", "trajectories", 3)).value
+    top = (await shown_of(reader, "everything", "trajectories", 3)).value.value
     assert isinstance(top, list)
     assert len(top) == 3
     assert top == sorted(top, reverse=True)

@@ -59,6 +59,18 @@ def test_runs_of_an_agent_that_is_gone_are_named_and_the_others_are_replayed(sui
     assert (found.get("tests"), found.get("failures"), found.get("errors")) == ("4", "0", "2")
 
 
+@pytest.mark.parametrize(("file", "exit_code"), [("nowhere/out.xml", 2), ("data", 2)])
+def test_a_junit_file_that_cannot_be_written_is_said_before_anything_is_replayed(
+    suite: Suite, home: Path, monkeypatch: pytest.MonkeyPatch, file: str, exit_code: int
+) -> None:
+    record(home / "data", {"trip-1": "agent"})
+    (home / "ids").write_text("trip-1\n")
+    monkeypatch.setattr("tracklog.consumers.cli.replay_suite.run_suite", lambda *_: pytest.fail("it was replayed"))
+    told = suite("ids", "--agent", f"{MODULE}:agent", "--junit", file, exit_code=exit_code)
+    assert f"{file} " in told.stderr
+    assert not list(home.glob(".out.xml*"))
+
+
 def test_a_run_that_diverges_ends_a_suite_with_1_and_is_a_failure_for_ci(suite: Suite, home: Path) -> None:
     record(home / "data", RUNS)
     words = ("--where", "true", "--agent", f"{MODULE}:strict", "--agent", f"{MODULE}:other", "--junit", "out.xml")

@@ -22,7 +22,7 @@ from tracklog.consumers.api.app import make_app
 from tracklog.consumers.api.limits import RateLimit
 from tracklog.consumers.api.services import Services
 from tracklog.consumers.api.tokens import TokenFile, hash_of
-from tracklog.consumers.wiring import agenda_of, projection_of
+from tracklog.consumers.wiring import agenda_of, everything_of
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.redis_client import connect
 from tracklog.infra.settings import LogSettings, Settings
@@ -30,13 +30,16 @@ from tracklog.producers.policy_file import PolicyFile
 from tracklog.schemas.errors import ApprovalNeeded
 from tracklog.schemas.topics import Topics
 
-__all__ = ["BODY_MAX", "HELD", "ROLES", "Api", "serving", "token"]
+__all__ = ["BODY_MAX", "EVERYWHERE", "HELD", "ROLES", "Api", "serving", "token"]
 
 START_S: Final = 20.0
 FORM: Final = "application/x-www-form-urlencoded"
 BODY_MAX: Final = 64 * 1024
 ROLES: Final = ("viewer", "approver", "operator", "recorder")
 """Each has a token by this name for the tenant `default`, and one by `stranger-...` for another."""
+EVERYWHERE: Final = "viewer-of-all"
+"""A viewer for all tenants."""
+_ENTRY: Final = '[{name}]\nperson = "{name}"\nhash = "{hash}"\nroles = ["{role}"]\ntenants = ["{tenant}"]\n'
 HELD: Final = PolicyFile(b'default = "hold"\n', "policy.toml")
 
 
@@ -87,7 +90,7 @@ class Api(NamedTuple):
     def fold(self) -> None:
         """What `tracklog process` and `tracklog route` do beside it."""
         log = self.world.new_log()
-        projection_of(self.settings, log, self.services.client).loop.drain()
+        everything_of(self.settings, log, self.services.client).loop.drain()
         agenda_of(self.settings, log, self.services.client).loop.drain()
 
     async def held(self) -> None:
@@ -107,11 +110,12 @@ class Api(NamedTuple):
 def serving(redis_db: str, folder: Path) -> Iterator[Api]:
     tokens = folder / "tokens.toml"
     tokens.write_text(
-        "\n".join(
-            f'[{name}]\nperson = "{name}"\nhash = "{hash_of(token(name))}"\nroles = ["{role}"]\ntenants = ["{tenant}"]'
+        "".join(
+            _ENTRY.format(name=name, hash=hash_of(token(name)), role=role, tenant=tenant)
             for role in ROLES
             for name, tenant in ((role, "default"), (f"stranger-{role}", "elsewhere"))
         )
+        + _ENTRY.format(name=EVERYWHERE, hash=hash_of(token(EVERYWHERE)), role="viewer", tenant="*")
     )
     with ledger() as (_, url):
         world = new_world(url)

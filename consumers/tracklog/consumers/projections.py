@@ -14,9 +14,9 @@ from tracklog.infra.log.port import Log, TopicInfo
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
-from tracklog.infra.settings_sections import ProjectionSettings
 from tracklog.processors.comparing import Compared, compare, digest
 from tracklog.processors.parked import PARKED, RETRY, Parked, parked_of
+from tracklog.processors.partial import NAMED_MAX, PARTIAL, Partial, partial_of
 from tracklog.processors.redis_store import SCAN_KEYS, LiveKeys, RedisStore, checkpoint_of, live_keys, point_to
 from tracklog.processors.refolding import Refold
 from tracklog.processors.running import AnyProcessor, store_of
@@ -29,7 +29,8 @@ __all__ = ["Behind", "Known", "Projections", "Rebuilt", "Switched"]
 
 
 class Known(NamedTuple):
-    """A projection in Redis. `behind`: records between its positions and the ends of the log."""
+    """A projection in Redis. `behind`: records between its positions and the ends of the log. `partial`: trajectories
+    whose beginning was trimmed before it was folded."""
 
     name: str
     version: int
@@ -37,6 +38,7 @@ class Known(NamedTuple):
     positions: dict[int, int]
     behind: int
     parked: dict[str, tuple[int, Parked]]
+    partial: Partial
 
 
 class Rebuilt(NamedTuple):
@@ -67,8 +69,8 @@ class Switched(NamedTuple):
     behind: int
 
 
-_KEEPING_NO_RECORDS: Final = ProjectionSettings(warm_log_events_max=0)
-"""What is folded to be compared needs no memory for them."""
+_KEEPING_NO_RECORDS: Final = {"warm_log_events_max": 0}
+"""What is folded to be compared needs no memory for them. Who leaves is told by the same settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class Projections:
             for partition in range(partitions)
             for trajectory_id, one in self._parked(keys, partition).items()
         }
-        return Known(name, keys.version, keys.build, positions, lag_of(self.log, self._topic, positions), parked)
+        behind, partial = lag_of(self.log, self._topic, positions), self._partial(keys, partitions)
+        return Known(name, keys.version, keys.build, positions, behind, parked, partial)
 
     def retry(self, name: str, trajectory_ids: Sequence[str]) -> list[str]:
         """Asks for another try of parked trajectories, all of them where none is named; gives those asked for.
@@ -127,7 +130,9 @@ class Projections:
                 hint="load the one that is live, or rebuild",
             )
         return compare(
-            Trajectories(_KEEPING_NO_RECORDS) if isinstance(processor, Trajectories) else processor,
+            Trajectories(self.settings.projection.model_copy(update=_KEEPING_NO_RECORDS))
+            if isinstance(processor, Trajectories)
+            else processor,
             self._store(processor, self.log.describe(self._topic), keys.build),
             self.log,
             self.settings,
@@ -234,6 +239,14 @@ class Projections:
     def _checkpoints(self, keys: StoreKeys, partitions: int) -> dict[int, Checkpoint | None]:
         commands = [("HMGET", keys.checkpoint(p), *Checkpoint._fields) for p in range(partitions)]
         return {p: checkpoint_of(answer) for p, answer in enumerate(ask(self.client, commands))}
+
+    def _partial(self, keys: StoreKeys, partitions: int) -> Partial:
+        """Where the log begins at its beginning there are none: a record may only have come too early."""
+        trimmed = [one for one in range(partitions) if self.log.bounds(self._topic, one).first > 0]
+        names = [keys.key(one, PARTIAL) for one in trimmed]
+        sizes = ask(self.client, [("ZCARD", name) for name in names])
+        some = ask(self.client, [("ZRANGE", name, 0, NAMED_MAX - 1) for name in names])
+        return partial_of((size, [m.decode() for m in found]) for size, found in zip(sizes, some, strict=True))
 
     def _parked(self, keys: StoreKeys, partition: int) -> Mapping[str, Parked]:
         (fields,) = ask(self.client, [("HGETALL", keys.key(partition, PARKED))])

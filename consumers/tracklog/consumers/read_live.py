@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.redis_client import RedisClient
 from tracklog.infra.redis_script import ask
+from tracklog.processors.agenda import NAME as AGENDA
 from tracklog.processors.redis_store import LiveKeys, checkpoint_of, live_keys
 from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
@@ -78,8 +79,9 @@ def found_live(client: RedisClient, prefix: str, pinned: Pinned) -> LiveKeys:
     if found is None:
         raise NotFolded(
             f"Redis holds no projection {pinned.name!r} under the prefix {prefix!r}",
-            hint="fold the log with `tracklog process --once`, or keep `tracklog process` running (`tracklog route` for"
-            " the agenda)",
+            hint="keep `tracklog route` running: it folds the agenda"
+            if pinned.name == AGENDA
+            else f"keep `tracklog process` running, or fold it once: tracklog process {pinned.name} --once",
         )
     return found
 

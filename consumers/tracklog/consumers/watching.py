@@ -211,8 +211,11 @@ class Watch:
         return Token(self._merging.positions, self._merging.held)
 
     async def __aenter__(self) -> Self:
-        """Raises RangeError, TopicMissing, LogUnavailable."""
+        """Raises RangeError, TopicMissing, LogUnavailable; for a filter by agent or status NotFolded, which names the
+        projection that nobody folds."""
         try:
+            if self._wanted.asks_standing and self._standings is not None:
+                await self._standings(())
             await self._run(self._open)
         except BaseException:
             self._thread.shutdown(wait=False)

@@ -262,6 +262,12 @@ class ProjectionSettings(Section):
     warm_log_age_s: Positive = 7 * 24 * 3600.0
     """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
     and the indexes stay."""
+    ended_age_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 30 * 24 * 3600.0
+    """Seconds after its last append, by the time of the log, until an ended trajectory leaves Redis: state, lists,
+    events. Default 30 days. 0: none leaves. The log has it, and `tracklog show` reads it there."""
+    ended_per_tenant_max: Annotated[int, Field(ge=0)] = 10_000
+    """Ended trajectories of one tenant that Redis keeps in each partition; where there are more, those whose last
+    append is the oldest leave. Default 10,000: about 50 MB. 0: no bound."""
     trajectories_cached_max: Count = 10_000
     """States that one projection process holds in memory; the least recently used leave and are read back
     from Redis. Default 10,000: keeps a process under 300 MB."""

@@ -134,6 +134,7 @@ class Agenda:
     name = NAME
     version = VERSION
     reads: frozenset[str] | None = None
+    leaving = None
 
     def start(self, trajectory_id: str) -> TrajectoryAgenda:
         return TrajectoryAgenda(trajectory_id)

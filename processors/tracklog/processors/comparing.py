@@ -11,21 +11,23 @@ from tracklog.infra.clock import Clock
 from tracklog.infra.log.port import Log
 from tracklog.infra.settings_sections import Settings
 from tracklog.processors import trajectories
+from tracklog.processors.checkpoints import CLOCK
 from tracklog.processors.memory_store import MemoryStore
 from tracklog.processors.parked import PARKED, RETRY
+from tracklog.processors.partial import PARTIAL, Partial, partial_of
 from tracklog.processors.redis_store import RedisStore
 from tracklog.processors.refolding import Refold
 from tracklog.processors.running import AnyProcessor
 from tracklog.processors.warm_log import SIZES_KEY, log_key
 
-_OF_RUNNER: Final = frozenset({PARKED, RETRY})
+_OF_RUNNER: Final = frozenset({CLOCK, PARKED, PARTIAL, RETRY})
 
 
 def is_compared(name: str, key: str) -> bool:
-    """What is parked is the runner's. The records that trajectories keep leave by the clock of Redis, and say of
-    themselves by the hash chain whether they are those of the log."""
+    """What is parked or partial, and the time of the log, are the runner's. The records that trajectories keep leave by
+    the clock of Redis, and say of themselves by the hash chain whether they are those of the log."""
     if name == trajectories.NAME:
-        return key != SIZES_KEY and not key.startswith(log_key(""))
+        return key not in {CLOCK, PARTIAL, SIZES_KEY} and not key.startswith(log_key(""))
     return key not in _OF_RUNNER
 
 
@@ -39,11 +41,13 @@ class Difference(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """`positions` up to which both were folded, by partition."""
+    """`positions` up to which both were folded, by partition. `partial`: trajectories of which the log has no beginning
+    any more, so that what was folded afresh has nothing of them."""
 
     positions: dict[int, int]
     keys: int
     difference: Difference | None
+    partial: Partial = Partial()
 
 
 def compare(
@@ -59,15 +63,18 @@ def compare(
     """Raises StoreConflict when the store moves faster than it is folded. `progress` is told of records folded."""
     positions: dict[int, int] = {}
     keys = 0
+    begun = list[tuple[int, list[str]]]()
     for partition in range(partitions):
         memory = MemoryStore(store.keys, source=store.source)
         fresh = Refold(processor, memory, log, settings, partitions=partitions, clock=clock, progress=progress)
         found = fresh.beside(store, partition, partial(_looked, store, memory, partition))
         positions[partition] = found.position
         keys += found.keys
+        names = memory.get(partition, PARTIAL) or {}
+        begun.append((len(names), [one.decode() for one in sorted(names)]))
         if found.difference is not None:
-            return Compared(positions, keys, found.difference)
-    return Compared(positions, keys, None)
+            return Compared(positions, keys, found.difference, partial_of(begun))
+    return Compared(positions, keys, None, partial_of(begun))
 
 
 def digest(name: str, content: Iterable[tuple[str, Any]]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any, Final
 
 import orjson
 
 from tracklog.processors.parked import RETRY
-from tracklog.processors.store import Checkpoint
+from tracklog.processors.store import Checkpoint, Ranked
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
@@ -52,11 +53,12 @@ class MemoryStore:
         return [dict(held.get(key, {})) for key in keys]
 
     def ranked(
-        self, partition: int, expected: Checkpoint | None, key: str, score_max: int, count_max: int
-    ) -> list[str]:
+        self, partition: int, expected: Checkpoint | None, key: str, count_max: int, *, score_max: int | None = None
+    ) -> Ranked:
         self._check(partition, expected)
-        members = sorted((score, member) for member, score in self._held(partition).get(key, {}).items())
-        return [member.decode() for score, member in members if score <= score_max][:count_max]
+        held = self._held(partition).get(key, {})
+        fit = ((score, member) for member, score in held.items() if score_max is None or score <= score_max)
+        return Ranked(len(held), [(round(score), member.decode()) for score, member in nsmallest(count_max, fit)])
 
     def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
         self._check(partition, expected)

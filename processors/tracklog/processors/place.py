@@ -67,6 +67,10 @@ class Step:
             self.name, (self.trajectory_id, self._seq, self._epoch, self._prev_hash), self._hash = of
             self._claim = False
 
+    def is_behind_beginning(self, place: Place) -> bool:
+        """Whether nothing of its trajectory was accepted before, and it is not the first event: that is missing."""
+        return place.seq < 0 and self._seq > 0
+
     def at(self, place: Place) -> Place | None:
         """The place after it; None where it is not accepted."""
         if place == self.before:

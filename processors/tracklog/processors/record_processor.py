@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from tracklog.infra.log.port import Record
+from tracklog.processors.leaving import Leaving
 from tracklog.processors.processor import Seen
 from tracklog.processors.writes import Write
 
@@ -28,6 +29,10 @@ class RecordProcessor(Protocol[S]):
     @property
     def reads(self) -> frozenset[str] | None:
         """Names of the event types it is shown; None for all, unknown ones too."""
+
+    @property
+    def leaving(self) -> Leaving[S] | None:
+        """How states of ended trajectories leave the store; None: they stay."""
 
     def start(self, trajectory_id: str) -> S:
         """The state before the first record."""

@@ -18,7 +18,7 @@ from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import RedisScript, ask
 from tracklog.processors.processor import Shape
-from tracklog.processors.store import Checkpoint
+from tracklog.processors.store import Checkpoint, Ranked
 from tracklog.processors.store_keys import StoreKeys, build_field, layout_field, pointer_key
 from tracklog.processors.writes import (
     Add,
@@ -84,20 +84,23 @@ class RedisStore:
         return found
 
     def ranked(
-        self, partition: int, expected: Checkpoint | None, key: str, score_max: int, count_max: int
-    ) -> list[str]:
+        self, partition: int, expected: Checkpoint | None, key: str, count_max: int, *, score_max: int | None = None
+    ) -> Ranked:
         """See `Store`. As in `hashes`, the checkpoint is read last."""
-        found, answer = ask(
+        name, most = self.keys.key(partition, key), "+inf" if score_max is None else score_max
+        size, found, answer = ask(
             self._client,
             [
-                ("ZRANGEBYSCORE", self.keys.key(partition, key), "-inf", score_max, "LIMIT", 0, count_max),
+                ("ZCARD", name),
+                ("ZRANGEBYSCORE", name, "-inf", most, "WITHSCORES", "LIMIT", 0, count_max),
                 ("HMGET", self.keys.checkpoint(partition), *Checkpoint._fields),
             ],
         )
         stored = checkpoint_of(answer)
         if stored != expected:
             raise self._conflict(partition, stored, expected)
-        return [member.decode() for member in found]
+        first = [(round(float(score)), member.decode()) for member, score in zip(found[::2], found[1::2], strict=True)]
+        return Ranked(size, first)
 
     def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
         incarnation = self._entropy.nonce().hex() if expected is None else expected.incarnation

@@ -26,7 +26,7 @@ from tracklog.schemas.errors import InvalidProcessor
 
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{1,62}")
 """Of processors and of layout names. One letter is for keys of ours."""
-RESERVED: Final = frozenset({"checkpoint", "expiry", "parked", "retry"})
+RESERVED: Final = frozenset({"checkpoint", "clock", "expiry", "parked", "partial", "retry"})
 EXACT_MAX: Final = 2**53
 """Above it the script's numbers, and scores, are not exact."""
 FIELDS_MAX: Final = 1000

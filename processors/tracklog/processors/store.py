@@ -18,6 +18,13 @@ class Checkpoint(NamedTuple):
     source: str
 
 
+class Ranked(NamedTuple):
+    """Of a sorted set: how many members it has, and the first ones, each behind its score."""
+
+    size: int
+    first: list[tuple[int, str]]
+
+
 class Store(Protocol):
     """One version of one projection. `source` names the topic it is folded from, for good."""
 
@@ -38,8 +45,8 @@ class Store(Protocol):
         they may be newer than `expected`."""
 
     def ranked(
-        self, partition: int, expected: Checkpoint | None, key: str, score_max: int, count_max: int
-    ) -> list[str]:
+        self, partition: int, expected: Checkpoint | None, key: str, count_max: int, *, score_max: int | None = None
+    ) -> Ranked:
         """The first members of a sorted set, up to a score. Raises StoreConflict as `hashes` does."""
 
     def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:

@@ -18,6 +18,7 @@ from tracklog.processors.bundle import Bundle
 from tracklog.processors.loading import checked
 from tracklog.processors.memory_store import Content, MemoryStore
 from tracklog.processors.parked import Parked
+from tracklog.processors.partial import PARTIAL
 from tracklog.processors.place import Place, Step
 from tracklog.processors.processor import Processor, Seen
 from tracklog.processors.sample_runs import Chain, Made, interleaved, run_of
@@ -227,6 +228,8 @@ class _Records:
     ) -> None:
         found = self.folded(fold)
         for key in sorted(expected.keys() | found.keys()):
+            if key == PARTIAL:
+                continue  # of an event that came too early it is not known that its beginning will come
             if not offsets and key.startswith(_streams(self.processor)):
                 continue  # the ids of its entries are offsets
             if expected.get(key) != found.get(key):

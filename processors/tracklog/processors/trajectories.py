@@ -7,20 +7,23 @@ from typing import Final
 
 from tracklog.infra.log.port import Record
 from tracklog.infra.settings_sections import ProjectionSettings
-from tracklog.processors.indexes import index_writes
+from tracklog.processors.indexes import index_writes, indexes_of
+from tracklog.processors.leaving import Ended, Leaving, LeavingBounds
+from tracklog.processors.place import Place
 from tracklog.processors.processor import Seen
 from tracklog.processors.trajectory import Trajectory, judged, state_write, trajectory_from
-from tracklog.processors.warm_log import WarmLogBounds, warm_log_writes
-from tracklog.processors.writes import Write
+from tracklog.processors.warm_log import SIZES_KEY, WarmLogBounds, log_key, offsets_key, warm_log_writes
+from tracklog.processors.writes import Remove, Unrank, Unset, Write, own_fields
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
 
 NAME: Final = "trajectories"
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 class Trajectories:
-    """See `Processor`. Settings bound what is kept of each trajectory; they change nothing that is derived."""
+    """See `RecordProcessor`. Settings bound what is kept of each trajectory and how long ended ones are; they change
+    nothing of what is derived of those that are there."""
 
     name = NAME
     version = VERSION
@@ -33,6 +36,7 @@ class Trajectories:
             bytes_max=given.warm_log_bytes_max,
             age_ms=round(given.warm_log_age_s * 1000),
         )
+        self.leaving = Leaving(_bounds_of(given), _ended, _forget)
         self.told: Callable[[Trajectory, Seen, Verdict], object] | None = None
         """Hears of each record that is folded, what was before it, and its verdict; of some twice."""
 
@@ -52,3 +56,22 @@ class Trajectories:
         yield state_write(after)
         yield from index_writes(before, after)
         yield from warm_log_writes(before, after, records, self._bounds)
+
+
+def _bounds_of(given: ProjectionSettings) -> LeavingBounds:
+    age_ms = round(given.ended_age_s * 1000) if given.ended_age_s > 0 else None
+    return LeavingBounds(age_ms, given.ended_per_tenant_max if given.ended_per_tenant_max > 0 else None)
+
+
+def _ended(one: Trajectory) -> Ended | None:
+    state = one.state
+    if not state.ended:
+        return None
+    return Ended(state.tenant, one.last_ms, Place(state.head.epoch, state.head.seq, state.head.hash))
+
+
+def _forget(one: Trajectory) -> Iterator[Write]:
+    name = one.trajectory_id
+    yield Remove([own_fields(name), log_key(name), offsets_key(name)])
+    yield Unset(SIZES_KEY, [name])
+    yield Unrank(indexes_of(one), name)

@@ -133,12 +133,15 @@ class View(Generic[S]):
     def drop_state(self, partition: int, key: str) -> None:
         self._states.drop(partition, key)
 
+    def log_ms(self, partition: int) -> int:
+        """The time of the log at the stored position (`Checkpoints.log_ms`)."""
+        return self._checkpoints.log_ms(partition)
+
     def due(self, partition: int, now_ms: int) -> list[str]:
         """Keys of states whose time is over, FORGET_MAX at most."""
         expected = self._checkpoints.expected(partition)
-        if type(self.processor).until_ms is Processor.until_ms:
-            return []
-        return self._store.ranked(partition, expected, EXPIRY, now_ms, FORGET_MAX)
+        found = self._store.ranked(partition, expected, EXPIRY, FORGET_MAX, score_max=now_ms)
+        return [key for _, key in found.first]
 
     def _restored(self, key: str, fields: Mapping[bytes, bytes]) -> Held[S] | None:
         if STATE not in fields:
@@ -155,11 +158,12 @@ class View(Generic[S]):
         states: Mapping[str, Held[S]],
         places: Mapping[str, Place],
         parked: Mapping[str, Parked],
+        log_ms: int | None,
     ) -> None:
         """Stores what a batch changed, and only then remembers it."""
         if self._outlet is not None:
             self._outlet.deliver()
-        self._checkpoints.commit(partition, position, writes)
+        self._checkpoints.commit(partition, position, writes, log_ms)
         for key, state in states.items():
             self._states.put(partition, key, state)
         for trajectory_id, place in places.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from tracklog.infra.log.port import Record
 from tracklog.processors.decoding import step_of
 from tracklog.processors.parked import Parked, in_words, parked_writes
+from tracklog.processors.partial import partial_writes
 from tracklog.processors.place import FIELD, Place, Step
 from tracklog.processors.processor import Processor, Seen
 from tracklog.processors.shapes import check_write
@@ -82,12 +83,22 @@ class ViewFolding(Generic[S]):
         self._by_trajectory = kind.key is Processor.key
         self._emits = kind.emit is not Processor.emit
         self._leaves = kind.until_ms is not Processor.until_ms
+        self._log_ms = view.log_ms(partition) if self._leaves else -1
+        self._times = dict(self._timed()) if self._leaves else {}
         self._careful = careful
         self._changes: dict[str, _Change[S]] = {}
         self._gone: set[str] = set()
         self._ordered: list[Write] = []
         """What events emitted, and what states that left took along, in the order of the log."""
         self._tried: Sequence[str] = ()
+        self._partial: dict[str, int] = {}
+
+    def _timed(self) -> Iterator[tuple[int, int]]:
+        """The time of the log at each record of the batch, by offset."""
+        for record in self._records:
+            if record.offset >= self._start:
+                self._log_ms = max(self._log_ms, record.timestamp_ms)
+                yield record.offset, self._log_ms
 
     def try_again(self, asked: Sequence[str]) -> None:
         """Reads the log again from where the first of them stopped, for those that were asked for."""
@@ -116,6 +127,8 @@ class ViewFolding(Generic[S]):
         place = self._places[trajectory_id]
         after = step.after if place is step.before else step.at(place)
         if after is None:
+            if step.is_behind_beginning(place):
+                self._partial.setdefault(trajectory_id, step.offset)
             return
         if step.seen is not None and (self._reads is None or step.name in self._reads):
             try:
@@ -140,7 +153,8 @@ class ViewFolding(Generic[S]):
             return self._again_with_care(position)
         for key in self._gone:
             self._view.drop_state(self._partition, key)
-        self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked)
+        log_ms = self._log_ms if self._leaves else None
+        self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked, log_ms)
         return None
 
     def _again_with_care(self, position: int) -> None:
@@ -179,7 +193,8 @@ class ViewFolding(Generic[S]):
             return
         change = self._changes.get(key)
         if change is None or self._leaves:
-            change = self._change(key, change, seen.record.timestamp_ms)
+            now_ms = self._times.get(seen.record.offset, seen.record.timestamp_ms)
+            change = self._change(key, change, now_ms)
         after = processor.apply(change.after, seen)
         if type(after) is not type(change.after):
             raise InvalidProcessor(
@@ -215,13 +230,13 @@ class ViewFolding(Generic[S]):
 
     def _forget_due(self) -> None:
         """Lets go of the states to whose time the log has come."""
-        now_ms = max((r.timestamp_ms for r in self._records if r.offset >= self._start), default=-1)
+        if not self._leaves:
+            return
+        now_ms = self._log_ms
         for key, change in list(self._changes.items()):
             until_ms = self._processor.until_ms(key, change.after)
             if until_ms is not None and until_ms <= now_ms:
                 self._leave(key, change)
-        if now_ms < 0:
-            return
         for key in self._view.due(self._partition, now_ms):
             held = None if key in self._changes else self._stored(key)
             if held is not None:
@@ -271,6 +286,7 @@ class ViewFolding(Generic[S]):
         for key, change in self._changes.items():
             yield from self._writes_of(key, change.held, kept[key])
         yield from parked_writes(self._parked_before, self._parked, self._tried)
+        yield from partial_writes(self._partial)
 
     def _writes_of(self, key: str, before: Held[S] | None, after: Held[S]) -> Iterator[Write]:
         """State and what the processor writes. Whatever could fail in the store fails here."""

@@ -23,6 +23,7 @@ from tracklog.consumers.api import (
     ingest,
     settling,
     tasks,
+    totals,
     trajectories,
     watching,
 )
@@ -41,6 +42,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     health.router,
     trajectories.router,
     watching.router,
+    totals.router,
     tasks.router,
     approvals.router,
     answering.router,

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 
 from tracklog.consumers.api.services import Services
 from tracklog.consumers.api.tokens import Principal, Role
+from tracklog.consumers.read_taken import INBOX
 from tracklog.infra.log.port import Position
 from tracklog.schemas import limits
 
@@ -103,4 +104,5 @@ def done(
     """The answer to what is in an inbox now, and where there, after a line in the audit log."""
     has.note(who, what, trajectory_id, detail)
     place = {"topic": has.topics.inbox, "partition": at.partition, "offset": at.offset}
-    return {"trajectory_id": trajectory_id, "status": "in the inbox", "position": place}
+    seen = f"{INBOX}{at.partition}:{at.offset}"
+    return {"trajectory_id": trajectory_id, "status": "in the inbox", "position": place, "seen": seen}

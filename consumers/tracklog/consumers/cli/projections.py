@@ -12,12 +12,14 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.loaded import Folder, Load, available, the_one
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.waiting import Cursor
 from tracklog.consumers.projections import Known, Projections, tried
-from tracklog.consumers.read import Reader
+from tracklog.consumers.read import Answer, Reader
 from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
 from tracklog.processors.comparing import Difference
+from tracklog.processors.partial import Partial
 from tracklog.schemas.errors import InputError
 
 app = new_app(help="Look at what is folded into Redis, compare it with the log, build it anew.", no_args_is_help=True)
@@ -49,11 +51,29 @@ def list_(run: Run) -> None:
         run.out.text("nothing is folded yet: tracklog process")
         return
     rows = [
-        tuple(map(str, (one.name, _version(one), sum(one.positions.values()), one.behind, len(one.parked))))
+        tuple(map(str, (one.name, _version(one), sum(one.positions.values()), one.behind, len(one.parked), partial)))
         for one in known
+        for partial in [one.partial.total]
     ]
-    run.out.table(("projection", "version", "offsets", "behind", "parked"), rows, title="projections")
+    run.out.table(("projection", "version", "offsets", "behind", "parked", "partial"), rows, title="projections")
     _tell_parked(run, known)
+    for one in known:
+        _tell_partial(run, one.name, one.partial)
+
+
+def _tell_partial(run: Run, name: str, partial: Partial) -> None:
+    if not partial.total:
+        return
+    named, rest = ", ".join(partial.trajectories), partial.total - len(partial.trajectories)
+    run.out.warning(
+        f"{name}: nothing of {partial.total} trajectories whose beginning was trimmed: {named}"
+        f"{f' and {rest} more' if rest else ''}; where cold.url names the cold tier that has it, build it anew:"
+        f" tracklog projections rebuild {name}"
+    )
+
+
+def _partial_map(partial: Partial) -> dict[str, object]:
+    return {"count": partial.total, "trajectories": list(partial.trajectories)}
 
 
 def _tell_parked(run: Run, known: Sequence[Known]) -> None:
@@ -111,6 +131,10 @@ def read(
     name: Name,
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="A key of it; their names when left out.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Rows of a sorted set or stream.")] = 50,
+    cursor: Cursor = None,
+    lowest_first: Annotated[
+        bool, typer.Option("--lowest-first", help="Of a sorted set: from the lowest score.")
+    ] = False,
 ) -> None:
     """Show what a processor keeps: a key in its shape, summed over partitions, or the names of its keys.
 
@@ -124,12 +148,31 @@ def read(
     """
     with _opened(run) as projections:
         reader = Reader(projections.client, prefix=run.settings.prefix)
-        shown = asyncio.run(reader.keys(name) if key is None else shown_of(reader, name, key, limit))
+        if key is None:
+            if cursor is not None or lowest_first:
+                raise InputError("names of keys have no pages", hint="say which key")
+            _tell_keys(run, name, asyncio.run(reader.keys(name)))
+            return
+        found = asyncio.run(shown_of(reader, name, key, limit, cursor=cursor, lowest_first=lowest_first))
+        partial = projections.one(name).partial
+    shown = found.value
     if run.as_json:
-        run.out.json({"name": name, "key": key, "value": shown.value, "as_of": shown.as_of.as_map()})
+        said = {"name": name, "key": key, "shape": shown.shape.value, "value": shown.value, "next": shown.next}
+        run.out.json({**said, "as_of": found.as_of.as_map(), "partial": _partial_map(partial)})
         return
+    _tell_partial(run, name, partial)
     for row in shown.value if isinstance(shown.value, list) else shown.value.items():
-        run.out.text("  ".join(map(str, row)) if isinstance(row, tuple | list) else str(row))
+        run.out.text("  ".join(map(str, row)))
+    if shown.next is not None:
+        run.out.text(f"more: --cursor {shown.next}", style="dim")
+
+
+def _tell_keys(run: Run, name: str, found: Answer[list[str]]) -> None:
+    if run.as_json:
+        run.out.json({"name": name, "key": None, "value": found.value, "as_of": found.as_of.as_map()})
+        return
+    for key in found.value:
+        run.out.text(key)
 
 
 @command(app)
@@ -157,8 +200,9 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
     if run.as_json:
         shown = None if found is None else {"partition": found.partition, "key": found.key, **_both(found)}
         said = {"name": name, "keys": compared.keys, "positions": compared.positions, "difference": shown}
-        run.out.json({**said, "parked": _as_json(known)["parked"]})
+        run.out.json({**said, "parked": _as_json(known)["parked"], "partial": _partial_map(compared.partial)})
         return
+    _tell_partial(run, name, compared.partial)
     if found is None:
         run.out.text(f"{name}: {compared.keys} keys, as the log says")
     else:
@@ -284,7 +328,7 @@ def _version(one: Known) -> str:
 
 def _as_json(one: Known) -> dict[str, object]:
     parked = [{"trajectory_id": name, "partition": p, **what._asdict()} for name, (p, what) in one.parked.items()]
-    return {**one._asdict(), "parked": parked}
+    return {**one._asdict(), "parked": parked, "partial": _partial_map(one.partial)}
 
 
 def _both(found: Difference) -> dict[str, str]:

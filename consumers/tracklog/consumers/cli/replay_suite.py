@@ -13,7 +13,7 @@ import typer
 from tracklog.consumers.cli.ask_many import chosen_ids
 from tracklog.consumers.cli.replay_runs import AgainOption, tell_report
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.target_file import target_file
+from tracklog.consumers.cli.target_file import check_target, target_file
 from tracklog.consumers.junit import junit_xml
 from tracklog.consumers.recorded_runs import RecordedRun, by_partition, runs_of
 from tracklog.consumers.suite import BATCH_RUNS_MAX, Came, Job, Outcome, run_suite
@@ -60,6 +60,8 @@ def suite(
         raise InputError("suite takes a FILE or --where", hint="tracklog replay suite runs/ --agent MODULE:AGENT")
     job = Job(tuple(agent or ()), tuple(again or ()), limit_s)
     agents_by_name(job.agents)  # what is wrong with them is said once, and before anything is begun
+    if junit is not None:
+        check_target(junit)
     runs = runs_of(file, run.settings) if file is not None else _matching(run, where or "", most)
     if dry_run:
         tell_chosen(run, runs)

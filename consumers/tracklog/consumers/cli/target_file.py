@@ -37,9 +37,27 @@ def target_file(path: Path, *, force: bool, at_once: bool = False) -> Iterator[I
     appears when all of it is there. Raises InputError for a path that cannot be written, OutputError when it
     takes no more.
     """
+    with _told(path), _opened(path, force=force, at_once=at_once) as file:
+        yield file
+
+
+def check_target(path: Path) -> None:
+    """For what is written at the end of long work: raises at its beginning what `target_file` would, where that can be
+    known. Leaves what is there as it is."""
+    with _told(path):
+        kind = _kind(path)
+        if kind is None or stat.S_ISREG(kind):
+            descriptor, temporary = _temporary(path.resolve())
+            os.close(descriptor)
+            temporary.unlink()
+        elif not (stat.S_ISCHR(kind) or stat.S_ISFIFO(kind)):
+            raise _no_target(path)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        with _opened(path, force=force, at_once=at_once) as file:
-            yield file
+        yield
     except FileExistsError as error:
         raise _exists(path) from error
     except WRONG_PATH as error:
@@ -75,14 +93,24 @@ def _opened(path: Path, *, force: bool, at_once: bool) -> AbstractContextManager
 
 def _special(path: Path, kind: int, *, at_once: bool) -> IO[bytes]:
     if not (stat.S_ISCHR(kind) or stat.S_ISFIFO(kind)):
-        raise InputError(f"{path} is no file that can be written", hint="name a file, a FIFO or a character device")
+        raise _no_target(path)
     return (_Prompt if at_once else io.BufferedWriter)(io.FileIO(path, "w"))
+
+
+def _no_target(path: Path) -> InputError:
+    return InputError(f"{path} is no file that can be written", hint="name a file, a FIFO or a character device")
+
+
+def _temporary(path: Path, mode: int = MODE) -> tuple[int, Path]:
+    """A new file beside it."""
+    temporary = path.with_name(f".{path.name[:64]}.{SystemEntropy().nonce().hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    return descriptor, temporary
 
 
 @contextmanager
 def _whole(path: Path, mode: int, *, force: bool) -> Iterator[IO[bytes]]:
-    temporary = path.with_name(f".{path.name[:64]}.{SystemEntropy().nonce().hex()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    descriptor, temporary = _temporary(path, mode)
     try:
         with open(descriptor, "wb") as file:
             yield file
