@@ -85,6 +85,7 @@ SETTINGS: Final[Mapping[str, object]] = {
     "dispatch.grace_s": 5,
     "health.approval_overdue_s": 3,
     "health.stuck_s": 5,
+    "health.sample_wait_s": 0.5,
     "cold.age_s": 1,
     "cold.timeout_s": 5,
 }

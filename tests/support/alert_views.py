@@ -108,7 +108,7 @@ name = "hurried"
 when = "true"
 then = "hold"
 may_approve = ["ada"]
-expires_in_s = 15
+expires_in_s = 45
 """
 
 

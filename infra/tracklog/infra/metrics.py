@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
@@ -15,10 +17,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.metrics_catalogue import BOUNDED, CATALOGUE, OTHER, Kind, Metric
-from tracklog.schemas.errors import TracklogError
+from tracklog.schemas.errors import LogUnavailable, TracklogError
 
 __all__ = ["CONTENT_TYPE", "Metrics", "Sample", "Sampler"]
 
+WAIT_S: Final = 5.0
+"""Half of the time after which Prometheus gives up by default."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -34,11 +38,15 @@ Sampler = Callable[[], Iterable[Sample]]
 
 
 class Metrics:
-    """See the module. Its methods may be called from any thread. `sample_s`: for how long samples are good."""
+    """See the module. Its methods may be called from any thread. `sample_s`: for how long samples are good; `wait_s`:
+    how long a look waits for what log and store are asked for."""
 
-    def __init__(self, clock: Clock, *, sample_s: float, catalogue: Sequence[Metric] = CATALOGUE) -> None:
+    def __init__(
+        self, clock: Clock, *, sample_s: float, wait_s: float = WAIT_S, catalogue: Sequence[Metric] = CATALOGUE
+    ) -> None:
         self._clock = clock
         self._sample_s = sample_s
+        self._wait_s = wait_s
         self._catalogue = {one.name: one for one in catalogue}
         self._registry = CollectorRegistry(auto_describe=False)
         self._counted: dict[str, Any] = {}
@@ -56,9 +64,11 @@ class Metrics:
         self._one(name, Kind.HISTOGRAM, labels).observe(seconds)
 
     def sampled(self, source: str, sampler: Sampler, *, kept: bool = False) -> None:
-        """Asked when somebody looks. `kept`: its answer is good for `sample_s`, because it asks a log or a store. One
-        that raises a TracklogError is counted as a failure of its `source`, and shows nothing."""
-        self._sources.append(_Source(source, sampler, self._sample_s if kept else 0.0))
+        """Asked when somebody looks. `kept`: its answer is good for `sample_s`, because it asks a log or a store, on a
+        thread of its own. One that raises a TracklogError, or does not answer in time, is counted as a failure of its
+        `source`, and shows nothing."""
+        kind = _Source(source, sampler) if not kept else _KeptSource(source, sampler, self._sample_s)
+        self._sources.append(kind)
 
     def text(self) -> bytes:
         """All of it, in Prometheus' text format."""
@@ -67,7 +77,10 @@ class Metrics:
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """What is sampled; for the library."""
         values: dict[str, dict[tuple[str, ...], float]] = {}
-        for sample in [one for source in list(self._sources) for one in self._asked(source)]:
+        sources, until_s = list(self._sources), self._clock.monotonic_s() + self._wait_s
+        for source in sources:
+            source.begin(self._clock)
+        for sample in [one for source in sources for one in self._asked(source, until_s)]:
             labels = tuple(self.bounded(name, sample.labels[name]) for name in self._catalogue[sample.name].labels)
             series = values.setdefault(sample.name, {})
             series[labels] = series.get(labels, 0) + sample.value  # others are added up
@@ -90,9 +103,9 @@ class Metrics:
                 known.add(value)
             return value if value in known else OTHER
 
-    def _asked(self, source: _Source) -> Sequence[Sample]:
+    def _asked(self, source: _Source, until_s: float) -> Sequence[Sample]:
         try:
-            return source.samples(self._clock)
+            return source.samples(max(0.0, until_s - self._clock.monotonic_s()))
         except TracklogError:
             self.count("tracklog_sample_failures_total", source=source.name)
             return ()
@@ -121,26 +134,49 @@ class Metrics:
 
 
 class _Source:
-    """Where samples come from; asked by one at a time."""
+    """Where samples come from."""
 
-    def __init__(self, name: str, sampler: Sampler, kept_s: float) -> None:
+    def __init__(self, name: str, sampler: Sampler) -> None:
         self.name = name
         self._sampler = sampler
+
+    def begin(self, clock: Clock) -> None:
+        """Before any source is waited for."""
+
+    def samples(self, wait_s: float) -> Sequence[Sample]:
+        """Raises TracklogError."""
+        return list(self._sampler())
+
+
+class _KeptSource(_Source):
+    """Asked by one at a time, on a thread that a look does not wait for longer than it may: whoever is asked may hang,
+    and what else a process has to say of itself must be read then more than ever."""
+
+    def __init__(self, name: str, sampler: Sampler, kept_s: float) -> None:
+        super().__init__(name, sampler)
         self._kept_s = kept_s
         self._lock = threading.Lock()
-        self._samples: Sequence[Sample] = ()
-        self._asked_s: float | None = None
-        self._failed: TracklogError | None = None
+        self._answer: Future[Sequence[Sample]] | None = None
+        self._asked_s = 0.0
 
-    def samples(self, clock: Clock) -> Sequence[Sample]:
+    def begin(self, clock: Clock) -> None:
         with self._lock:
-            now_s = clock.monotonic_s()
-            if self._asked_s is None or now_s - self._asked_s >= self._kept_s:
-                self._asked_s, self._failed, self._samples = now_s, None, ()
-                try:
-                    self._samples = list(self._sampler())
-                except TracklogError as error:
-                    self._failed = error
-            if self._failed is not None:
-                raise self._failed
-            return self._samples
+            now_s, answer = clock.monotonic_s(), self._answer
+            if answer is not None and (not answer.done() or now_s - self._asked_s < self._kept_s):
+                return
+            self._asked_s, self._answer = now_s, Future()
+            threading.Thread(target=self._ask, args=(self._answer,), name="tracklog-sample", daemon=True).start()
+
+    def _ask(self, answer: Future[Sequence[Sample]]) -> None:
+        try:
+            answer.set_result(list(self._sampler()))
+        except BaseException as error:  # noqa: BLE001 - raised to whoever looks
+            answer.set_exception(error)
+
+    def samples(self, wait_s: float) -> Sequence[Sample]:
+        answer = self._answer
+        assert answer is not None, "it was not begun"
+        try:
+            return answer.result(wait_s)
+        except FutureTimeoutError:
+            raise LogUnavailable(f"no answer of {self.name} within {wait_s:g} s") from None

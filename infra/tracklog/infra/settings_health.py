@@ -57,6 +57,10 @@ class HealthSettings(Section):
     sample_s: Positive = 10.0
     """Seconds for which `/metrics` gives the same answer to what log and Redis have to be asked for. Scraping more
     often costs them nothing."""
+    sample_wait_s: Positive = 5.0
+    """Seconds for which `/metrics` waits for log and Redis; then it shows the rest without what they were asked for.
+    Keep it below Prometheus' `scrape_timeout`: who is not read at all cannot say that it waits for them. Default: half
+    of Prometheus' own."""
     counted_age_s_max: Positive = 3600.0
     """Seconds after which a record is history: counters of what happens (events, calls, tokens) leave it out, so that a
     projection that is folded anew does not look like a storm."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tracklog.infra.clock import ManualClock
+from tracklog.infra.clock import ManualClock, SystemClock
 from tracklog.infra.metrics import Metrics, Sample
 from tracklog.infra.metrics_catalogue import BOUNDED, CATALOGUE, Kind
+from tracklog.infra.stack.process import wait_until
 from tracklog.schemas.errors import LogUnavailable
+
+BOUND_S = 20.0
 
 
 def read(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -89,3 +93,28 @@ def test_names_say_what_is_counted_and_in_which_unit() -> None:
         assert bool(metric.bounds) == (metric.kind is Kind.HISTOGRAM), metric.name
         assert not metric.bounds or metric.name.endswith("_seconds")
     assert len({one.name for one in CATALOGUE}) == len(CATALOGUE)
+
+
+def test_a_store_that_hangs_holds_up_nothing_else_and_is_asked_once() -> None:
+    asked, goes_on = [], threading.Event()
+
+    def hangs() -> Iterator[Sample]:
+        asked.append(1)
+        assert goes_on.wait(BOUND_S)
+        yield Sample("tracklog_approvals_open", 7)
+
+    # given a store that does not answer
+    metrics = Metrics(SystemClock(), sample_s=0.001, wait_s=0.05)
+    metrics.sampled("redis", hangs, kept=True)
+    metrics.sampled("process", lambda: [Sample("tracklog_outage", 1, {"processor": "p"})])
+    # when somebody looks, and looks again
+    read(metrics)
+    found = read(metrics)
+    # then the process says what it knows itself
+    assert found["tracklog_outage", "p"] == 1
+    assert ("tracklog_approvals_open",) not in found
+    assert found["tracklog_sample_failures_total", "redis"] == 2
+    assert len(asked) == 1
+    # and when the store goes on, it is read again
+    goes_on.set()
+    assert wait_until(lambda: read(metrics).get(("tracklog_approvals_open",)) == 7, BOUND_S)

@@ -40,7 +40,7 @@ class Observed:
         self.clock = clock
         self.settings = settings.health
         self.health: Final = Health(settings.health, clock) if health is None else health
-        self.metrics: Final = Metrics(clock, sample_s=settings.health.sample_s)
+        self.metrics: Final = Metrics(clock, sample_s=settings.health.sample_s, wait_s=settings.health.sample_wait_s)
         self.log = log
         self._retention = Retention(log, clock)
         if client is not None:

@@ -83,6 +83,7 @@ def of_exporter(seen: Observed | None, work: Export) -> None:
         return
     seen.follow(work.loop, "export")
     seen.sampled("process", lambda: _exporter_now(work))
+    seen.sampled("log", lambda: _gap_now(work), kept=True)
 
 
 def _exporter_now(work: Export) -> Iterator[Sample]:
@@ -93,9 +94,12 @@ def _exporter_now(work: Export) -> Iterator[Sample]:
     yield Sample("tracklog_export_conflicts_total", told.conflicts)
     yield Sample("tracklog_export_rows_waiting", work.exporter.rows)
     yield Sample("tracklog_export_durable_seconds", told.durable_s)
+    yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
+
+
+def _gap_now(work: Export) -> Iterator[Sample]:
     for partition, offsets in work.gap().items():
         yield Sample("tracklog_export_gap_offsets", offsets, {"partition": str(partition)})
-    yield Sample("tracklog_export_blobs_lost_total", work.blobs.lost)
 
 
 def _worker_now(worker: Worker) -> Iterator[Sample]:

@@ -132,12 +132,12 @@ class Router:
         if entry.is_timer:
             body: InboxBody = TimerDue(timer_id=entry.name, due_at=entry.due_us)
             inbox_id = InboxId(source="timer", seq=entry.seq)
-            self.counts = self.counts._replace(timers=self.counts.timers + 1)
         else:
             body, inbox_id = _expired(entry), InboxId(source=f"expiry/{entry.lane}", seq=entry.seq)
-            self.counts = self.counts._replace(expiries=self.counts.expiries + 1)
         cause = Ref(trajectory_id=entry.trajectory_id, seq=entry.seq)
         await self._poster.post(entry.trajectory_id, body, inbox_id=inbox_id, tenant=entry.tenant, causes=(cause,))
+        counted = "timers" if entry.is_timer else "expiries"
+        self.counts = self.counts._replace(**{counted: getattr(self.counts, counted) + 1})
         await self._take_off(partition, DUE, member)
 
     async def _deliver(self, partition: int, outbox: list[bytes]) -> None:
