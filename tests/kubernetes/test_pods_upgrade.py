@@ -57,7 +57,8 @@ def gone_back_all_the_same(release: Release, pods: Pods) -> None:
     worker.until_ready(READY_S)
     newest.terminate()
     release.call("POST", f"/trajectories/late/calls/{held['call_id']}/decision", {"choice": "approve"}, who="ada")
-    until(lambda: "of a version not known here" in worker.said(), RUN_S, "the older worker says why it stops")
+    why = f"is a {CHANGED} of a version not known here"
+    until(lambda: why in release.command("show", "late", "--from-log"), RUN_S, "the older worker says why it stops")
     assert not any(call.startswith("late.") for call in release.shop.made)
 
     worker.terminate()
