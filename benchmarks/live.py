@@ -1,15 +1,19 @@
-"""How soon an event is seen: from the call that appends it to Redis, and to a client of `watch`, at a steady rate."""
+"""How soon an event is seen, and where the time goes: from the call that appends it, over its acknowledgement, to Redis
+and to a client of `watch`, at a steady rate."""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import NamedTuple
 
 from benchmarks import services
 from benchmarks.measure import Measure, machine_load
@@ -18,44 +22,117 @@ from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.open import open_log
 from tracklog.infra.log.port import Delivered, Log
 from tracklog.infra.settings_sections import Settings
+from tracklog.infra.wiring import kafka_options
+from tracklog.schemas.topics import TopicSpec
 
 EVENTS_PER_S = 1_000
-SECONDS = 20
+SECONDS = 16
 TRAJECTORIES = 200
-WARM_UP = 2_000
-"""The first events are not counted: members are still joining."""
+WARM_UP_S = 6
+"""Events of the first seconds are not counted: members are still joining, and a new broker is still being compiled."""
 STARTED_S = 60.0
 SEEN_S = 120.0
+REDIS_MS, WATCH_MS = 15.0, 10.0
+SYNCS = 200
 _US_PER_MS = 1_000
+
+Times = dict[tuple[int, int], int]
+"""By partition and offset, in microseconds since 1970."""
+Started = Callable[[ExitStack], str]
+
+
+class Situation(NamedTuple):
+    """Where the log is. `wanted`: whether the targets are asked of it."""
+
+    name: str
+    brokers: Started
+    replicas: int
+    synced: bool
+    wanted: bool
+
+
+def _one(stack: ExitStack) -> str:
+    return stack.enter_context(services.kafka())
+
+
+def _three(stack: ExitStack) -> str:
+    return stack.enter_context(services.kafka_cluster()).bootstrap
+
+
+SITUATIONS = (
+    Situation("one broker, each append on its disk", _one, 1, synced=True, wanted=True),
+    Situation("three brokers, acks=all", _three, 3, synced=False, wanted=True),
+    Situation("for reference: one broker, nothing durable", _one, 1, synced=False, wanted=False),
+)
 
 
 def measure_live() -> list[Measure]:
     """Kafka and Redis on this machine; producer, processor, watcher and looker are a process each."""
-    with services.kafka() as bootstrap, services.valkey() as redis_url:
-        settings = settings_on(f"kafka://{bootstrap}", redis_url)
-        log = open_log(settings.log.url)
-        log.create(settings.topic_specs())
-        count = EVENTS_PER_S * SECONDS
-        with _beside("fold", settings, redis_url, count) as folding:
-            with (
-                _beside("look", settings, redis_url, count) as looking,
-                _beside("watch", settings, redis_url, count) as watching,
-            ):
+    found = [measure for one in SITUATIONS for measure in _measured(one)]
+    return [*found, machine_load()]
+
+
+def _measured(situation: Situation) -> list[Measure]:
+    count = EVENTS_PER_S * SECONDS
+    with ExitStack() as stack:
+        bootstrap, redis_url = situation.brokers(stack), stack.enter_context(services.valkey())
+        settings = settings_on(f"kafka://{bootstrap}", redis_url, replicas=situation.replicas)
+        log = open_log(settings.log.url, kafka_options=kafka_options(settings))
+        stack.callback(log.close)
+        log.create([_as(situation, spec) for spec in settings.topic_specs()])
+        with _beside("fold", settings, count) as folding:
+            with _beside("look", settings, count) as looking, _beside("watch", settings, count) as watching:
                 given, acknowledged = _append(log, settings.topic_names.events, count)
-                in_redis, watched = (_seen(one) for one in (looking, watching))
+                visible, watched = _said(looking), _said(watching)
             folding.terminate()
-        log.close()
-    rate = f"{EVENTS_PER_S:,} events/s"
-    found = {"visible in Redis": (in_redis, 15.0), "at a `watch` client": (watched, 10.0)}
-    measures = [Measure(f"live, {rate}: append -> acknowledged, p50", _p(acknowledged, given, 50), "ms")]
-    for name, (seen, target_ms) in found.items():
-        measures.append(Measure(f"... append -> {name}, p50", _p(seen, given, 50), "ms", "at most", target_ms))
-        measures.append(Measure(f"... append -> {name}, p99", _p(seen, given, 99), "ms"))
-    return [*measures, machine_load()]
+            folded = _said(folding)
+    times = {"acknowledged": acknowledged, **visible, **watched, **folded}
+    return list(_legs(situation, given, times))
 
 
-Times = dict[tuple[int, int], int]
-"""By partition and offset, in microseconds since 1970."""
+def _as(situation: Situation, spec: TopicSpec) -> TopicSpec:
+    config = {name: value for name, value in spec.config.items() if situation.synced or name != "flush.messages"}
+    return replace(spec, config=config)
+
+
+def _legs(situation: Situation, given: Times, times: Mapping[str, Times]) -> Iterator[Measure]:
+    first_us = min(given.values()) + WARM_UP_S * 1_000_000
+    counted = [place for place, given_us in given.items() if given_us >= first_us]
+
+    def leg(frm: str, to: str, percent: int = 50, target_ms: float | None = None) -> Measure:
+        begun, ended = given if frm == "append" else times[frm], times[to]
+        took = [ended[place] - begun[place] for place in counted]
+        value = statistics.quantiles(took, n=100)[percent - 1] / _US_PER_MS
+        name = f"... {frm} -> {to}, p{percent}"
+        if target_ms is None or not situation.wanted:
+            return Measure(name, value, "ms")
+        return Measure(name, value, "ms", "at most", target_ms)
+
+    yield Measure(f"{situation.name}: a sync of this disk beside it, p50", _sync_ms(), "ms")
+    yield leg("append", "acknowledged")
+    yield leg("acknowledged", "read by the processor")
+    yield leg("read by the processor", "visible in Redis")
+    yield leg("acknowledged", "visible in Redis")
+    yield leg("append", "visible in Redis", target_ms=REDIS_MS)
+    yield leg("append", "visible in Redis", 99)
+    yield leg("acknowledged", "read by the watcher")
+    yield leg("read by the watcher", "at a `watch` client")
+    yield leg("append", "at a `watch` client", target_ms=WATCH_MS)
+    yield leg("append", "at a `watch` client", 99)
+
+
+def _sync_ms() -> float:
+    """What it takes to have a few hundred bytes on this disk, by itself."""
+    with services.scratch() as folder:
+        file = os.open(folder / "synced", os.O_CREAT | os.O_WRONLY)
+        took: list[float] = []
+        for _ in range(SYNCS):
+            os.write(file, bytes(600))
+            begun_s = time.perf_counter()
+            os.fsync(file)
+            took.append(time.perf_counter() - begun_s)
+        os.close(file)
+    return statistics.median(took) * 1000
 
 
 def _append(log: Log, topic: str, count: int) -> tuple[Times, Times]:
@@ -85,16 +162,9 @@ def _append(log: Log, topic: str, count: int) -> tuple[Times, Times]:
     return given, acknowledged
 
 
-def _p(seen: Times, given: Times, percent: int) -> float:
-    """A percentile in milliseconds, without the warm-up."""
-    first_us = sorted(given.values())[WARM_UP]
-    took = [seen[place] - given_us for place, given_us in given.items() if given_us >= first_us]
-    return statistics.quantiles(took, n=100)[percent - 1] / _US_PER_MS
-
-
 @contextmanager
-def _beside(role: str, settings: Settings, redis_url: str, count: int) -> Iterator[subprocess.Popen[str]]:
-    given = [role, settings.log.url, redis_url, settings.prefix, str(count)]
+def _beside(role: str, settings: Settings, count: int) -> Iterator[subprocess.Popen[str]]:
+    given = [role, settings.log.url, settings.redis.url.get_secret_value(), settings.prefix, str(count)]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.live_process", *given], stdout=subprocess.PIPE, text=True
     )
@@ -108,6 +178,8 @@ def _beside(role: str, settings: Settings, redis_url: str, count: int) -> Iterat
         process.wait(STARTED_S)
 
 
-def _seen(process: subprocess.Popen[str]) -> Times:
+def _said(process: subprocess.Popen[str]) -> dict[str, Times]:
     out, _ = process.communicate(timeout=SEEN_S)
-    return {(partition, offset): now_us for partition, offset, now_us in json.loads(out)}
+    said = json.loads(out)
+    print(f"   {said.pop('cpu')}", file=sys.stderr)
+    return {name: {(partition, offset): at for partition, offset, at in seen} for name, seen in said.items()}

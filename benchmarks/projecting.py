@@ -69,8 +69,8 @@ def _heard(failed: list[object], error: object) -> None:
         failed.append(error)
 
 
-def settings_on(url: str, redis_url: str) -> Settings:
-    topics = {"replication_factor": 1, "min_insync_replicas": 1}
+def settings_on(url: str, redis_url: str, *, replicas: int = 1) -> Settings:
+    topics = {"replication_factor": replicas, "min_insync_replicas": max(1, replicas - 1)}
     return Settings.model_validate(
         {"prefix": f"bench-{secrets.token_hex(3)}", "log": {"url": url}, "redis": {"url": redis_url}, "topics": topics}
     )

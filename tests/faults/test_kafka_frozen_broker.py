@@ -44,9 +44,7 @@ def test_append_at_a_frozen_broker_is_unknown_and_may_be_stored(
         log.append(topic, b"k", b"during", (), lambda position, error: errors.append(error))
         if code == "_PURGE_QUEUE":
             assert wait_until(lambda: log.stats.errors > 0, 20)
-            producer = log._producer
-            assert producer is not None
-            producer.close(0.0)
+            log._producers.close(0.0)
         assert wait_until(lambda: bool(errors), 20)
     finally:
         node.process.thaw()

@@ -14,6 +14,7 @@ from tests.contract.log_cases import LogCase, Recorder, drive
 from tests.support.fatal_client import inject_fatal_error
 from tracklog.infra.log.kafka import KafkaLog
 from tracklog.infra.log.kafka_admin import REQUEST_TIMEOUT_S
+from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Bounds, Log, Position, Record
 from tracklog.infra.log.ranges import append_and_wait, read_range, resolve_range
 from tracklog.infra.stack.kafka_server import KafkaServer
@@ -153,6 +154,33 @@ def test_full_queue_is_back_pressure(case: LogCase) -> None:
     assert full.definite
     assert log.flush(20) == 0
     assert len(outcomes) == queued == log.bounds(topic, 0).end
+
+
+def test_appends_over_several_connections_keep_the_order_of_each_key_and_land_where_they_belong(case: LogCase) -> None:
+    case.kafka_options = {"producer.connections": "3"}
+    log = case.open()
+    assert isinstance(log, KafkaLog)
+    topic, keys, reports = case.topic(log, partitions=5), [b"k%d" % n for n in range(40)], list[Position]()
+    log.append(topic, keys[0], b"0", (), lambda position, error: reports.append(position) if position else None)
+    assert log.flush(20) == 0
+    assert len(log._producers._all) == 1, "one is made when it is needed"
+
+    for number in range(1, 20):
+        for key in keys if number > 1 else keys[1:]:
+            log.append(
+                topic, key, b"%d" % number, (), lambda position, error: reports.append(position) if position else None
+            )
+    assert log.flush(20) == 0
+
+    assert len(log._producers._all) == 3
+    found: dict[bytes, list[int]] = {}
+    for partition in range(5):
+        for record in read_range(log, topic, partition, 0, log.bounds(topic, partition).end):
+            assert record.key is not None
+            assert partition_of(record.key, 5) == partition
+            found.setdefault(record.key, []).append(int(record.value or b""))
+    assert all(numbers == sorted(numbers) for numbers in found.values())
+    assert sum(map(len, found.values())) == len(reports) == 1 + 39 + 18 * 40
 
 
 def test_missing_topic_is_not_created_by_asking(case: LogCase) -> None:

@@ -55,6 +55,28 @@ def test_a_failover_that_loses_acknowledged_writes_is_noticed_and_healed(
         assert_all_equal_a_fresh_fold(world, all_of_them())
 
 
+def test_of_three_sentinels_two_fail_over_when_the_first_of_the_address_is_gone(
+    log_urls: LogUrls, valkey_factory: ValkeyFactory, fresh_prefix: str, tmp_path: Path
+) -> None:
+    with (
+        behind_sentinel(valkey_factory, tmp_path, sentinels=3) as servers,
+        world_on(log_urls("sqlite"), servers.url, fresh_prefix) as world,
+    ):
+        work = at_work(world, all_of_them(), builtin=True)
+        with running(work):
+            append_runs(world, 8)
+            assert wait_until(lambda: stored_everything(world), BOUND_S)
+            # given one sentinel, the one that clients ask first, that is gone; then the primary goes too
+            servers.sentinels[0].kill()
+            servers.primary.kill()
+            # then the others agree on the replica, and whoever folds and reads finds it
+            append_runs(world, 8, first=8)
+            assert wait_until(lambda: stored_everything(world), BOUND_S)
+        with admin_of(servers.replica) as admin:
+            assert admin.role()[0] == b"master"
+        assert_all_equal_a_fresh_fold(world, all_of_them())
+
+
 def test_a_cluster_whose_slots_move_meanwhile_holds_the_same(
     log_urls: LogUrls, valkey_factory: ValkeyFactory, fresh_prefix: str
 ) -> None:

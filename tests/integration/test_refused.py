@@ -148,7 +148,7 @@ def test_the_command_lists_filters_and_counts(tmp_path: Path) -> None:
     asyncio.run(say())
 
     def tracklog(*words: str) -> Any:
-        done = CliRunner().invoke(app, ["--log", url, "refused", *words])
+        done = CliRunner().invoke(app, ["--log", url, "refused", "--from-log", *words])
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout) if "--json" in words else done.stdout
 
@@ -164,7 +164,7 @@ def test_the_command_lists_filters_and_counts(tmp_path: Path) -> None:
     assert len(tracklog("nobody", "--json")["refused"]) == 3
     assert len(tracklog("--kind", "Settlement", "--json")["refused"]) == 1
     assert len(tracklog("--call", "c1", "--json")["refused"]) == 2
-    assert tracklog("--reason", "altered", "--json") == {"counts": {}, "refused": []}
+    assert tracklog("--reason", "altered", "--json") == {"counts": {}, "refused": [], "source": "log"}
     assert tracklog("--until", "2001-01-01", "--json")["refused"] == []
     assert "no-trajectory: 4" in tracklog()
     assert tracklog("--tenant", "other") == "nothing was refused\n"

@@ -26,8 +26,7 @@ LOOK_S: Final = 0.05
 
 def inject_fatal_error(log: KafkaLog) -> None:
     """On the live client: out-of-order sequence cannot be had from a healthy broker."""
-    producer = log._producer
-    assert producer is not None
+    producer = log._producers.of(0)
     client = producer._client  # held until the end: the log may put another in its place meanwhile, and free this one
     handle = ctypes.c_void_p.from_address(id(client) + 16)  # first field behind the object's head
     libraries = Path(confluent_kafka.__file__).parent.with_suffix(".libs")
@@ -43,8 +42,7 @@ def break_for_good(go: threading.Event) -> None:
     while log is None:
         paused.wait(LOOK_S)
         log = next((one for one in gc.get_objects() if isinstance(one, KafkaLog)), None)
-    log._start_producer()
-    while log._producer is None or log._producer._dead is None:
+    while log._producers.of(0)._dead is None:
         inject_fatal_error(log)
         paused.wait(LOOK_S)
     sys.stderr.write(f"{BROKEN}\n")

@@ -1,4 +1,4 @@
-"""Redis in other shapes than one server: a primary with a replica behind a sentinel, and a cluster of three."""
+"""Redis in other shapes than one server: a primary with a replica behind sentinels, and a cluster of three."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ SLOTS = 16384
 
 
 class BehindSentinel(NamedTuple):
-    """`url` is the clients'; the first of the servers is the primary at the start."""
+    """`url` is the clients'; the first of the servers is the primary at the start. `sentinels` in the order of the
+    address."""
 
     url: str
     primary: ValkeyServer
     replica: ValkeyServer
+    sentinels: Sequence[ServerProcess]
 
 
 def admin_of(server: ValkeyServer) -> Any:
@@ -37,36 +39,44 @@ def port_of(server: ValkeyServer) -> int:
 
 
 @contextmanager
-def behind_sentinel(make: ValkeyFactory, folder: Path) -> Iterator[BehindSentinel]:
-    """One sentinel that fails over alone, within a second or two."""
+def behind_sentinel(make: ValkeyFactory, folder: Path, *, sentinels: int = 1) -> Iterator[BehindSentinel]:
+    """Sentinels that fail over when most of them agree, within a second or two; one does so alone."""
     primary, replica = (make(tcp=True, persistence="none") for _ in range(2))
     with admin_of(replica) as admin:
         admin.replicaof(LOOPBACK, port_of(primary))
     with admin_of(primary) as admin:
         assert wait_until(lambda: admin.info("replication")["connected_slaves"] == 1, READY_S)
-    [port] = free_ports(1)
+    ports = free_ports(sentinels)
+    started = [_sentinel(folder / f"sentinel-{port}", port, port_of(primary), sentinels // 2 + 1) for port in ports]
+    try:
+        for port, process in zip(ports, started, strict=True):
+            with redis.Redis(LOOPBACK, port, socket_timeout=5) as asked:
+                assert wait_until(lambda asked=asked: _knows_all(asked, sentinels), READY_S), process.log_tail()  # type: ignore[misc]
+        hosts = ",".join(f"{LOOPBACK}:{port}" for port in ports)
+        yield BehindSentinel(f"redis+sentinel://{hosts}/{SERVICE}/0", primary, replica, started)
+    finally:
+        for process in started:
+            process.kill()
+
+
+def _sentinel(folder: Path, port: int, primary: int, quorum: int) -> ServerProcess:
+    folder.mkdir()
     config = folder / "sentinel.conf"
-    watched = f"{SERVICE} {LOOPBACK} {port_of(primary)} 1"
     config.write_text(
-        f"port {port}\nbind {LOOPBACK}\ndir {folder}\nsentinel monitor {watched}\n"
+        f"port {port}\nbind {LOOPBACK}\ndir {folder}\nsentinel monitor {SERVICE} {LOOPBACK} {primary} {quorum}\n"
         f"sentinel down-after-milliseconds {SERVICE} {DOWN_MS}\nsentinel failover-timeout {SERVICE} 2000\n"
     )
     process = ServerProcess("sentinel", folder)
     process.spawn([str(find_valkey()), str(config), "--sentinel"], lifetime="parent")
-    sentinel = redis.Redis(LOOPBACK, port, socket_timeout=5)
-    try:
-        assert wait_until(lambda: _knows_the_replica(sentinel), READY_S), process.log_tail()
-        yield BehindSentinel(f"redis+sentinel://{LOOPBACK}:{port}/{SERVICE}/0", primary, replica)
-    finally:
-        sentinel.close()
-        process.kill()
+    return process
 
 
-def _knows_the_replica(sentinel: Any) -> bool:
+def _knows_all(sentinel: Any, sentinels: int) -> bool:
     try:
-        return int(sentinel.sentinel_master(SERVICE)["num-slaves"]) == 1
+        known = sentinel.sentinel_master(SERVICE)
     except redis.ConnectionError:
         return False
+    return (int(known["num-slaves"]), int(known["num-other-sentinels"])) == (1, sentinels - 1)
 
 
 class Cluster(NamedTuple):

@@ -29,6 +29,7 @@ from tracklog.infra.wiring import (
     opened_log,
 )
 from tracklog.processors.agenda import Agenda, TrajectoryAgenda
+from tracklog.processors.builtin.refused import Refused
 from tracklog.processors.loading import BUILTIN
 from tracklog.processors.outbox import POSTS_MAX
 from tracklog.processors.running import Processes, Running, processes, running, trajectories
@@ -55,6 +56,7 @@ __all__ = [
     "producer_of",
     "projection_of",
     "redis_address",
+    "refused_of",
 ]
 
 EMBEDDED: Final = "embedded"
@@ -125,6 +127,11 @@ def everything_of(settings: Settings, log: Log, client: RedisClient) -> Processe
     """The trajectories' projection and all processors that come with Tracklog."""
     processors = [kind() for kind in BUILTIN]
     return processes(processors, log, client, settings, clock=SystemClock(), entropy=SystemEntropy(), builtin=True)
+
+
+def refused_of(settings: Settings, log: Log, client: RedisClient) -> Processes:
+    """What owners refused, and how the trajectories stand of which that is told."""
+    return processes([Refused()], log, client, settings, clock=SystemClock(), entropy=SystemEntropy(), builtin=True)
 
 
 def folds_itself(settings: Settings) -> bool:

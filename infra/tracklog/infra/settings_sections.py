@@ -228,8 +228,13 @@ class WriterSettings(Section):
     """Seconds spent finding out what became of an unknown append, before the error `Undecided`. Cannot be
     switched off."""
     queue_records_max: Count = 100_000
-    """Records waiting in the producer of one process. Above it, appends wait (back-pressure) instead of
+    """Records waiting in the producers of one process. Above it, appends wait (back-pressure) instead of
     filling memory. Default 100,000: 60 MB of 600-byte events."""
+    connections: Count = 4
+    """Connections of one process to each broker that its appends go over, each made when it is needed. A broker takes
+    in one request of a connection at a time and answers it when it is durable, so partitions behind the same
+    connection wait for one another. Default 4: where each append is written to the disk, it is acknowledged many times
+    sooner than over one. 1 where brokers have too many connections."""
     pipelined_events_max: Count = 1024
     """Events one trajectory may have under way without a delivery report. Bounds what is written again
     after a lost record. 1 waits for each event."""
@@ -241,7 +246,8 @@ class LoopSettings(Section):
     batch_records_max: Count = 5000
     """Records folded and stored in one step. More cost fewer round trips; a crash repeats them, harmlessly."""
     batch_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
-    """Seconds to wait at most for a batch to fill, never longer than the one before took. 0 stores at once."""
+    """Seconds to wait at most for a batch to fill, never longer than a quarter of what the one before took: who has
+    little to do stores at once, who is busy finds the next batch waiting. 0 never waits."""
     poll_timeout_s: Positive = 0.5
     """Seconds one poll of the log waits when nothing comes. Bounds how late the loop hears of a stop."""
     stall_timeout_s: Positive = 120.0

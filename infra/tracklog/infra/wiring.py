@@ -97,6 +97,7 @@ def kafka_options(settings: Settings, *, bulk: bool = False) -> dict[str, str]:
         "linger.ms": str(BULK_LINGER_MS if bulk else 0),
         "delivery.timeout.ms": str(round(settings.writer.delivery_timeout_s * 1000)),
         "queue.buffering.max.messages": str(settings.writer.queue_records_max),
+        "producer.connections": str(settings.writer.connections),
     }
     if settings.log.oauth_token:
         ours["oauth.token"] = settings.log.oauth_token

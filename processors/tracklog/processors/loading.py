@@ -21,6 +21,7 @@ from tracklog.processors.builtin.activity import Activity
 from tracklog.processors.builtin.doubts import Doubts
 from tracklog.processors.builtin.drift import Drift
 from tracklog.processors.builtin.pace import Paces
+from tracklog.processors.builtin.refused import Refused
 from tracklog.processors.builtin.spend import Spend
 from tracklog.processors.builtin.tool_stats import ToolStats
 from tracklog.processors.processor import Processor, Shape
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 ENTRY_POINTS: Final = "tracklog.processors"
-BUILTIN: Final[tuple[type[Processor[Any]], ...]] = (Activity, Doubts, Drift, Paces, Spend, ToolStats)
+BUILTIN: Final[tuple[type[Processor[Any]], ...]] = (Activity, Doubts, Drift, Paces, Spend, ToolStats, Refused)
 """Those that come with Tracklog, beside the trajectories' projection and the router's agenda."""
 OPTIONAL: Final[tuple[type[Processor[Any]], ...]] = (Spans,)
 """Those that come with it too, and run only where they are named."""

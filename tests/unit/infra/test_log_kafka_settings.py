@@ -99,6 +99,24 @@ def test_guarantees_win_over_options_and_tunables_do_not() -> None:
     assert config.member("g", "classic")["heartbeat.interval.ms"] == "500"
 
 
+def test_producers_share_what_a_process_may_queue() -> None:
+    """Each of them has its part, and at least one record; the option is ours, and no client sees it."""
+    config = KafkaConfig("h:9092", {"producer.connections": "3", "queue.buffering.max.messages": "10"}, KafkaStats())
+    few = KafkaConfig("h:9092", {"producer.connections": "3", "queue.buffering.max.messages": "1"}, KafkaStats())
+
+    assert config.connections == 3
+    assert config.producer()["queue.buffering.max.messages"] == 3
+    assert few.producer()["queue.buffering.max.messages"] == 1
+    for made in (config.producer(), config.admin(), config.member("g", "consumer")):
+        assert "producer.connections" not in made
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "many", ""])
+def test_a_number_of_connections_that_is_none_is_refused_by_name(given: str) -> None:
+    with pytest.raises(SettingsError, match=r"producer\.connections must be a whole number"):
+        KafkaLog("h:9092", options={"producer.connections": given})
+
+
 def test_client_error_is_counted_without_its_secrets() -> None:
     stats = KafkaStats()
     config = KafkaConfig("h:9092", {"sasl.password": "hunter2"}, stats)

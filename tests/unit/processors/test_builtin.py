@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
+from tracklog.consumers.refusals import Reason, reason_of
 from tracklog.processors.builtin.activity import KEPT_MS, Activity
 from tracklog.processors.builtin.doubts import Doubts
 from tracklog.processors.builtin.drift import Drift
 from tracklog.processors.builtin.pace import Paces
+from tracklog.processors.builtin.refused import KEPT_MS as REFUSED_KEPT_MS
+from tracklog.processors.builtin.refused import Refused, record_of
 from tracklog.processors.builtin.spend import Spend
 from tracklog.processors.builtin.tool_stats import ToolStats, latency_class
 from tracklog.processors.loading import BUILTIN
 from tracklog.processors.processor import Processor
 from tracklog.processors.testing import APPENDED_MS, Chain, Driver, check_conformance, run_of, sample_runs
 from tracklog.schemas import events as ev
-from tracklog.schemas.values import Body, Effect, Ending, Place, ResultStatus, Settled, ToolCall
+from tracklog.schemas.values import Body, Effect, Ending, InboxId, Place, ResultStatus, Settled, ToolCall
 from tracklog.schemas.values import Driver as Drives
 
 DAY = "2023-11-14"
@@ -41,8 +44,23 @@ def troubled(name: str, *, settled: bool) -> Chain:
             call_id="p", status=ResultStatus.OK, output=Body.of("1"), settled=Settled.RECORDED, duration_ms=90_000
         )
         chain.add(done)
+    said = InboxId(source="job", seq=1)
+    chain.add(ev.InboxRefused(refused=said, kind="Outcome", reason="call p is not open where calls are dispatched"))
     chain.add(ev.OwnershipReleased(owner="owner", nonce=bytes(16)))
     return chain
+
+
+def test_what_owners_refuse_is_listed_until_it_is_old() -> None:
+    driver = Driver(Refused())
+    driver.feed(troubled("run-1", settled=True))
+    (member,) = driver.get("all")
+    one = record_of(member.decode())
+    assert driver.get(f"all:{one.tenant}") == driver.get("all") == {member: float(one.at_ms)}
+    assert (one.trajectory_id, one.kind, one.source, one.source_seq) == ("run-1", "Outcome", "job", 1)
+    assert reason_of(one.words) is Reason.NOT_OPEN
+    driver.advance(REFUSED_KEPT_MS / 1000)
+    driver.feed(run_of("later", turns=1))
+    assert driver.get("all") is None
 
 
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: kind.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
@@ -10,14 +12,17 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
+from tracklog.consumers.cli.waiting import Cursor
 from tracklog.consumers.listing import parse_time
+from tracklog.consumers.read import Answer, Reader
 from tracklog.consumers.refusals import Reason, Refusal, refusals
+from tracklog.consumers.refused_view import OF_OWNERS, RefusedPage, refused_page
 from tracklog.consumers.summary import one_line
-from tracklog.consumers.wiring import check_topic, opened_log
+from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views, refused_of
 from tracklog.infra.log.port import Log
 from tracklog.producers.calls_made import check_has_call
 from tracklog.producers.whereabouts import check_known, look_up
-from tracklog.schemas.errors import InputError
+from tracklog.schemas.errors import InputError, NotFolded, StackError, StoreUnavailable
 from tracklog.schemas.inbox import INBOX_TYPES
 from tracklog.schemas.ledger import LEDGER_TYPES
 from tracklog.schemas.topics import Topics
@@ -39,16 +44,23 @@ def refused(
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Appended at or after (ISO 8601, UTC).")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Appended before.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many lines, the newest.")] = 50,
+    cursor: Cursor = None,
+    from_log: Annotated[
+        bool, typer.Option("--from-log", help="Read the log: also what nobody will ever take. Counts all of it.")
+    ] = False,
 ) -> None:
-    """List what was said to trajectories and not taken, with the reason and where it lies; all of it is counted.
+    """List what was said to trajectories and not taken, with the reason and where it lies.
 
-    Refused by whoever runs the trajectory (a second answer, one to another question, one after the end), or never to be
-    taken: for a trajectory that is not there, or under the identity of another record. It reads the log; with ID the
-    partition of that trajectory alone. One call with all that was said about it: tracklog show ID --call CALL.
+    What owners refused (a second answer, one to another question, one after the end) is read from Redis, newest first,
+    the last thirty days of it. What nobody will ever take (for a trajectory that is not there, under the identity of
+    another record) is in the log alone: --from-log reads all of it; with ID, with --call and with a reason of that kind
+    the log is read too, with ID one partition of it. One call with all that was said about it: tracklog show ID --call
+    CALL.
 
     \b
     Examples:
-      tracklog refused --reason altered --reason other-intent
+      tracklog refused --limit 20
+      tracklog refused --from-log --reason altered --reason other-intent
       tracklog refused trip-1 --kind Outcome --json
     """
     since_ms, until_ms = parse_time("--since", since), parse_time("--until", until)
@@ -66,21 +78,74 @@ def refused(
             and (until_ms is None or one.timestamp_ms < until_ms)
         )
 
-    with opened_log(run.settings) as log:
-        check_topic(log, run.settings)
-        found = list(refusals(log, run.settings.topic_names, trajectory_id))
-        if trajectory_id is not None and not found:
-            _check_known(log, run.settings.topic_names, trajectory_id, call)
-    found = [one for one in found if wanted(one)]
-    found.sort(key=lambda one: (one.timestamp_ms, one.partition, one.offset or 0))
+    of_log = from_log or trajectory_id is not None or call is not None or not OF_OWNERS.issuperset(reason or ())
+    if of_log and cursor is not None:
+        raise InputError("what is read from the log is counted whole: it has no pages", hint="leave out --cursor")
+    if not of_log:
+        try:
+            page, lag = _page(run, wanted, tenant, since_ms, cursor, limit)
+        except (StoreUnavailable, NotFolded, StackError) as error:
+            if cursor is not None:
+                raise
+            run.out.warning(f"the whole log is read, since Redis does not have it: {error.message}")
+        else:
+            _tell_page(run, page, lag)
+            return
+    _tell_all(run, _in_log(run, trajectory_id, call, wanted), limit)
+
+
+def _tell_all(run: Run, found: list[Refusal], limit: int) -> None:
     counts = dict(sorted(Counter(one.reason.value for one in found).items()))
     if run.as_json:
-        run.out.json({"counts": counts, "refused": [_map(one) for one in found[-limit:]]})
+        run.out.json({"counts": counts, "refused": [_map(one) for one in found[-limit:]], "source": "log"})
     elif not found:
         run.out.text("nothing was refused")
     else:
         _tell(run, found[-limit:])
         run.out.text(", ".join(f"{name}: {count}" for name, count in counts.items()))
+
+
+def _page(
+    run: Run,
+    wanted: Callable[[Refusal], bool],
+    tenant: str | None,
+    since_ms: int | None,
+    cursor: str | None,
+    limit: int,
+) -> tuple[Answer[RefusedPage], int]:
+    """(what owners refused, how many records that is behind)."""
+    with opened_views(run.settings, refused_of) as (log, client):
+        reader = Reader(client, prefix=run.settings.prefix)
+        asked = refused_page(reader, wanted, tenant=tenant, since_ms=since_ms, cursor=cursor, limit=limit)
+        page = asyncio.run(asked)
+        return page, lag_of(log, run.settings.topic_names.events, page.as_of.positions)
+
+
+def _tell_page(run: Run, page: Answer[RefusedPage], lag: int) -> None:
+    rows, following = page.value
+    if lag:
+        run.out.warning(f"the list is {lag} records behind the log: is `tracklog process` running?")
+    if run.as_json:
+        said = {"refused": [_map(one) for one in rows], "next": following, "source": page.as_of.source}
+        run.out.json({**said, "as_of": page.as_of.as_map(), "lag": lag})
+        return
+    if rows:
+        _tell(run, rows)
+    else:
+        run.out.text("owners refused nothing")
+    if following is not None:
+        run.out.text(f"more: --cursor '{following}'", style="dim")
+    run.out.note("what nobody will ever take is in the log alone: --from-log")
+
+
+def _in_log(run: Run, trajectory_id: str | None, call: str | None, wanted: Callable[[Refusal], bool]) -> list[Refusal]:
+    """All of it, the oldest first."""
+    with opened_log(run.settings) as log:
+        check_topic(log, run.settings)
+        found = list(refusals(log, run.settings.topic_names, trajectory_id))
+        if trajectory_id is not None and not found:
+            _check_known(log, run.settings.topic_names, trajectory_id, call)
+    return sorted(filter(wanted, found), key=lambda one: (one.timestamp_ms, one.partition, one.offset or 0))
 
 
 def _check_known(log: Log, topics: Topics, trajectory_id: str, call_id: str | None) -> None:

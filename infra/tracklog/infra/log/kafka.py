@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from tracklog.infra.log.kafka_admin import KafkaAdmin
 from tracklog.infra.log.kafka_config import KafkaConfig, KafkaStats
 from tracklog.infra.log.kafka_group import GroupProtocol, KafkaMember
-from tracklog.infra.log.kafka_producer import KafkaProducer
+from tracklog.infra.log.kafka_producer import KafkaProducers
 from tracklog.infra.log.kafka_reader import ConsumerPool, KafkaReader
 from tracklog.infra.log.offsets import check_partition
+from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Bounds, Delivered, GroupListener, Headers, TopicInfo
 from tracklog.infra.log.record_size import RECORD_BYTES_MAX, check_record_size
 from tracklog.schemas.errors import ClientFatal, InvalidTrajectoryId
@@ -26,8 +26,9 @@ class KafkaLog:
     """See `Log`. `options` are librdkafka settings (SASL, TLS, time-outs); those that a guarantee rests on are
     refused with SettingsError. Opening does not wait for a broker: `ping` does.
 
-    Two options are ours: `group.protocol` (`consumer` or `classic`) forces the group protocol, which is otherwise
-    found out by the first member that joins; `oauth.token` names where tokens come from.
+    Three options are ours: `group.protocol` (`consumer` or `classic`) forces the group protocol, which is otherwise
+    found out by the first member that joins; `oauth.token` names where tokens come from; `producer.connections` is how
+    many connections to each broker the appends go over.
     """
 
     def __init__(self, servers: str, *, options: Mapping[str, str]) -> None:
@@ -36,9 +37,8 @@ class KafkaLog:
         self._admin = KafkaAdmin(self._config)
         self._pool = ConsumerPool(self._config, self._admin.is_gone)
         self._protocol = GroupProtocol(self._config.forced_protocol)
-        self._lock = threading.Lock()
-        self._topics: set[str] = set()
-        self._producer: KafkaProducer | None = None
+        self._counts: dict[str, int] = {}
+        self._producers = KafkaProducers(self._config)
         self._closed = False
 
     @property
@@ -50,15 +50,11 @@ class KafkaLog:
             raise InvalidTrajectoryId("the record key is empty", hint="the key is the trajectory id, in UTF-8")
         if len(value) > _SURELY_FITS_BYTES:
             check_record_size(topic, key, value, headers)
-        if topic not in self._topics:
-            self._learn(topic)
-        producer = self._producer
-        if producer is None:
-            producer = self._start_producer()
-        producer.append(topic, key, value, headers, delivered)
+        partitions = self._counts.get(topic) or self._learn(topic)
+        self._producers.of(partition_of(key, partitions)).append(topic, key, value, headers, delivered)
 
     def flush(self, timeout_s: float) -> int:
-        return self._producer.flush(timeout_s) if self._producer is not None else 0
+        return self._producers.flush(timeout_s)
 
     def partition_count(self, topic: str) -> int:
         return self._admin.partition_count(topic)
@@ -94,27 +90,16 @@ class KafkaLog:
     def ping(self, timeout_s: float) -> None:
         if self._closed:
             raise ClientFatal(f"the log {self.url} is closed")
-        if self._producer is not None:
-            self._producer.check_alive()
+        self._producers.check_alive()
         self._admin.ping(timeout_s)
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-        if self._producer is not None:
-            self._producer.close(CLOSE_TIMEOUT_S)
+        self._closed = True
+        self._producers.close(CLOSE_TIMEOUT_S)
         self._pool.close()
         self._admin.close()
 
-    def _learn(self, topic: str) -> None:
+    def _learn(self, topic: str) -> int:
         """A produce to a topic that is missing may create it on some brokers, so it is asked for first."""
-        self.partition_count(topic)
-        self._topics.add(topic)
-
-    def _start_producer(self) -> KafkaProducer:
-        with self._lock:
-            if self._closed:
-                raise ClientFatal(f"the log {self.url} is closed")
-            if self._producer is None:
-                self._producer = KafkaProducer(self._config)
-            return self._producer
+        count = self._counts[topic] = self.partition_count(topic)
+        return count

@@ -57,6 +57,13 @@ _CLASSIC_ONLY: Final = frozenset({"session.timeout.ms", "heartbeat.interval.ms",
 _PROTOCOLS: Final = ("consumer", "classic")
 OAUTH_TOKEN: Final = "oauth.token"
 """Not an option of the client: names where its tokens come from (`kafka_token`)."""
+CONNECTIONS: Final = "producer.connections"
+"""Not an option of the client: over how many of them the appends of a process go (`kafka_producer`)."""
+CONNECTIONS_DEFAULT: Final = 4
+QUEUE_RECORDS_MAX: Final = 100_000
+QUEUE_KBYTES_MAX: Final = 262_144
+"""Of one process: each of its producers has its share."""
+_QUEUE_RECORDS: Final = "queue.buffering.max.messages"
 _REASON_S: Final = 30.0
 """An error older than this no longer explains why nobody answers; a broken connection is tried every two seconds."""
 
@@ -104,6 +111,9 @@ class KafkaConfig:
         if protocol is not None and protocol not in _PROTOCOLS:
             raise SettingsError(f"group.protocol {protocol!r} is unknown", hint=f"known are {', '.join(_PROTOCOLS)}")
         self.forced_protocol = protocol
+        self.connections: Final = _count(CONNECTIONS, self._options.pop(CONNECTIONS, str(CONNECTIONS_DEFAULT)))
+        records = _count(_QUEUE_RECORDS, self._options.pop(_QUEUE_RECORDS, str(QUEUE_RECORDS_MAX)))
+        self._queue_records: Final = max(1, records // self.connections)
         token = self._options.pop(OAUTH_TOKEN, None)
         self._token = token_source(token) if token is not None else None
 
@@ -120,14 +130,14 @@ class KafkaConfig:
         tunable = {
             "linger.ms": 0,
             "compression.type": "zstd",
-            "queue.buffering.max.messages": 100_000,
-            "queue.buffering.max.kbytes": 262_144,
+            "queue.buffering.max.kbytes": QUEUE_KBYTES_MAX // self.connections,
             "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
         }
         fixed = {
             "enable.idempotence": True,
             "acks": "all",
             "partitioner": "murmur2_random",
+            _QUEUE_RECORDS: self._queue_records,
             "message.max.bytes": MESSAGE_BYTES_MAX,
             "throttle_cb": self._throttled,
         }
@@ -221,6 +231,12 @@ class KafkaConfig:
     def _throttled(self, event: ThrottleEvent) -> None:
         self.stats.throttled += 1
         self.stats.throttled_ms += int(event.throttle_time * 1000)
+
+
+def _count(name: str, text: str) -> int:
+    if not (text.isdigit() and int(text) > 0):
+        raise SettingsError(f"the Kafka option {name} must be a whole number above 0")
+    return int(text)
 
 
 def _checked_servers(servers: str) -> str:

@@ -1,4 +1,9 @@
-"""The one producer of a process and the thread that hands out its delivery reports."""
+"""The producers of a process, and the threads that hand out their delivery reports.
+
+A broker takes in one request of a connection at a time, and answers it when the record is on its disk or its replicas;
+a request holds records of one partition. So behind one connection the partitions wait for one another: at 1,000 appends
+a second over 12 partitions, each append written to the disk, an append took 102 ms, and 4 ms over four connections.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,56 @@ SERVE_EVERY: Final = 64
 the report thread would wait its switch interval (5 ms) behind a thread that computes."""
 REBUILDS_MAX: Final = 5
 """Producers made in a row without one delivery between them, before the process must end."""
+
+
+class KafkaProducers:
+    """As many as `connections` says, each made when it is needed. A partition's appends go through the same one, which
+    keeps their order. Thread-safe."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._made: list[KafkaProducer | None] = [None] * config.connections
+        self._closed = False
+
+    def of(self, partition: int) -> KafkaProducer:
+        """Raises ClientFatal when they are closed."""
+        place = partition % len(self._made)
+        producer = self._made[place]
+        return producer if producer is not None else self._make(place)
+
+    def check_alive(self) -> None:
+        """Raises ClientFatal once one of them takes nothing any more."""
+        for producer in self._all:
+            producer.check_alive()
+
+    def flush(self, timeout_s: float) -> int:
+        """How many appends are still open after at most that long."""
+        deadline = time.monotonic() + timeout_s
+        return sum(producer.flush(max(0.0, deadline - time.monotonic())) for producer in self._all)
+
+    def close(self, timeout_s: float) -> None:
+        """See `KafkaProducer.close`; the bound is for all of them."""
+        with self._lock:
+            self._closed = True
+        self.flush(timeout_s)
+        for producer in self._all:
+            producer.end()
+        for producer in self._all:
+            producer.close(0.0)
+
+    @property
+    def _all(self) -> list[KafkaProducer]:
+        return [producer for producer in self._made if producer is not None]
+
+    def _make(self, place: int) -> KafkaProducer:
+        with self._lock:
+            if self._closed:
+                raise ClientFatal(f"the log {self._config.url} is closed")
+            producer = self._made[place]
+            if producer is None:
+                producer = self._made[place] = KafkaProducer(self._config)
+            return producer
 
 
 class KafkaProducer:
@@ -71,11 +126,15 @@ class KafkaProducer:
             self._reported.wait_for(lambda: not len(self._client), timeout_s)
             return len(self._client)
 
+    def end(self) -> None:
+        """Takes nothing any more; what is left is given up."""
+        self._closing = True
+
     def close(self, timeout_s: float) -> None:
         """Delivers within the bound, then gives up what is left: it ends as AppendUnknown."""
         if self._thread.is_alive():
             self.flush(timeout_s)
-        self._closing = True
+        self.end()
         self._thread.join(_DRAIN_S + 2 * _POLL_S)
 
     def _make(self) -> Any:
