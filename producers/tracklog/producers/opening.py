@@ -89,8 +89,7 @@ async def opened(
         return
     pen = WriterPen(writer, leash)
     try:
-        check_known(trajectory_id, before, writer.state)
-        taking = await _taking(pen, mailbox, setup, log, names)
+        taking = await _taking(pen, before, mailbox, setup, log, names)
         history = await _record_up_to(producer, await pen.standing())
         begun = await begin_as(log, names.events, trajectory_id, history, fork)
         setup = await begun.ruled(setup)
@@ -116,9 +115,12 @@ async def opened(
     await pen.release()
 
 
-async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, names: Topics) -> Taking:
+async def _taking(
+    pen: WriterPen, before: History, mailbox: Mailbox | None, setup: Setup, log: Log, names: Topics
+) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
-    Cancelled."""
+    Cancelled, UnknownSchema before anything is taken."""
+    check_known(pen.writer.trajectory_id, before, pen.writer.state)
     own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, pen.writer.trajectory_id, clock=setup.clock)
     trajectory_id = pen.writer.trajectory_id
     again = Retrying(log, names.events, trajectory_id, settling_of(setup, trajectory_id, pen))
