@@ -13,11 +13,14 @@ from typer.testing import CliRunner, Result
 
 from tracklog.consumers.cli.app import app
 from tracklog.consumers.wiring import blobs_of, opened_log, producer_of
+from tracklog.infra.cold.joined import JoinedLog
+from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.settings import load_settings
 from tracklog.producers.agents import load_agent
 from tracklog.producers.opening import opened
 from tracklog.producers.setup import Setup
 from tracklog.producers.turn import run_turns
+from tracklog.schemas.topics import Topics
 
 Tracklog = Callable[..., Result]
 
@@ -159,3 +162,33 @@ def test_a_dry_run_says_what_could_not_be_forked(tracklog: Tracklog) -> None:
 )
 def test_what_cannot_be_forked_is_said(tracklog: Tracklog, line: tuple[object, ...], code: int, said: str) -> None:
     assert said in " ".join(tracklog(*line, exit_code=code).output.split())
+
+
+def test_what_was_trimmed_after_its_forks_ended_is_still_shown_and_forked_from_the_cold_tier(
+    tracklog: Tracklog, tmp_path: Path
+) -> None:
+    def trimmed_to() -> list[int]:
+        with opened_log(load_settings(environ={"TRACKLOG_HOME": str(tmp_path / "data")}, cwd=tmp_path)) as log:
+            assert isinstance(log, JoinedLog)
+            topic = Topics().events
+            return [log.hot.bounds(topic, one).first for one in range(log.partition_count(topic))]
+
+    # given a run and a fork of it, both over, of which the log has let go
+    ask = ("trip", "--turn", 2, "--agent", "forked_agent:agent", "--json")
+    (fork,) = forks(tracklog(*ask, "--set", "prompt=brief.txt"))
+    looks = [("show", "trip"), ("show", fork["trajectory_id"]), ("at", fork["trajectory_id"], "--turn", "2")]
+    before = [tracklog(*words, "--json", command=command).stdout for command, *words in looks]
+    tracklog("--once", command="export")
+    assert sum(trimmed_to()) == 0
+    tracklog("apply", "--keep-days", 0, "--yes", command="retention")
+    with_origin = partition_of(b"trip", len(trimmed_to()))
+    assert trimmed_to()[with_origin] > 0, "an ended fork pins nothing"
+    # when they are looked at, and forked again
+    assert [tracklog(*words, "--json", command=command).stdout for command, *words in looks] == before
+    (again,) = forks(tracklog(*ask, "--set", "model=large"))
+    # then all of it is there: what was given is given again, and nothing is done twice
+    assert again["result"] == "large was told: be kind"
+    assert made() == ["train"]
+    of_fork = forks(tracklog(fork["trajectory_id"], *ask[1:], "--set", "model=tiny"))
+    assert of_fork[0]["error"] == ""
+    tracklog("--all", command="verify")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.support.beside import beside
 from tests.support.projecting import World, append_runs, world_on
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.processors.builtin.spend import Spend
@@ -47,24 +47,8 @@ def at_work(world: World, processors: Sequence[Processor[Any]], *, builtin: bool
 @contextmanager
 def running(work: Processes) -> Iterator[None]:
     """Follows the log in a thread. What it raises is raised at the end."""
-    stop, errors = threading.Event(), list[BaseException]()
-
-    def follow() -> None:
-        try:
-            work.loop.run(work.group, stop)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
+    with beside(lambda stop: work.loop.run(work.group, stop), BOUND_S):
         yield
-    finally:
-        stop.set()
-        thread.join(BOUND_S)
-    assert not thread.is_alive()
-    if errors:
-        raise errors[0]
 
 
 def compared(world: World, processor: Processor[Any]) -> Compared:

@@ -149,3 +149,14 @@ def test_a_run_with_a_fault_gives_nothing_to_train_on(settings: Settings, tmp_pa
     result = cold(there, "training")
 
     assert "airline-0-1" not in result.stdout
+
+
+def test_without_the_blob_store_the_cold_tiers_own_blobs_serve(settings: Settings, tmp_path: Path) -> None:
+    whole = cold(settings, "training").stdout
+    copy = tmp_path / "bucket"
+    shutil.copytree(settings.cold.url, copy)
+    alone = settings.model_copy(update={"home": str(tmp_path / "elsewhere")})
+
+    assert cold(alone, "training", "--log", f"cold:{copy}", "--set", f"cold.url={copy}").stdout == whole
+    shutil.rmtree(copy / "blobs")
+    assert cold(alone, "training", "--log", f"cold:{copy}", "--set", f"cold.url={copy}").stdout != whole

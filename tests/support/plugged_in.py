@@ -13,12 +13,12 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.property.writers import event_of
+from tests.support.beside import beside
 from tests.support.chains import Chain, append_all, interleaved, run_of
 from tests.support.projecting_process import ROOT, member_environment
 from tracklog.infra.clock import SystemClock
@@ -91,7 +91,7 @@ class PluggedIn:
 
     def run(self, *, runs: int, kills: int, rebuilds: int) -> Plugged:
         equal: list[bool | None] = []
-        with self._appending(runs):
+        with beside(partial(self._append, runs), COMMAND_S):
             for number in range(kills):
                 self._killed_after_some_progress()
                 if number % max(1, kills // rebuilds) == 1:
@@ -105,30 +105,13 @@ class PluggedIn:
         self._log.close()
         self._client.close()
 
-    @contextmanager
-    def _appending(self, runs: int) -> Iterator[None]:
-        """In a loop, for as long as the block lasts; at least so many runs."""
-        stop, errors = threading.Event(), list[BaseException]()
-
-        def append() -> None:
-            try:
-                while len(self._runs) < runs or not stop.is_set():
-                    more = [some_run(n) for n in range(len(self._runs), len(self._runs) + RUNS_AT_ONCE)]
-                    append_all(self._log, self._settings.topic_names.events, interleaved(more))
-                    self._runs += more
-                    stop.wait(0.5)
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
-
-        thread = threading.Thread(target=append, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join(COMMAND_S)
-        if errors:
-            raise errors[0]
+    def _append(self, runs: int, stop: threading.Event) -> None:
+        """In a loop until it is to stop; at least so many runs."""
+        while len(self._runs) < runs or not stop.is_set():
+            more = [some_run(n) for n in range(len(self._runs), len(self._runs) + RUNS_AT_ONCE)]
+            append_all(self._log, self._settings.topic_names.events, interleaved(more))
+            self._runs += more
+            stop.wait(0.5)
 
     def _killed_after_some_progress(self) -> None:
         before = self._position()

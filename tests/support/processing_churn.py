@@ -9,12 +9,11 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from tests.property.writers import event_of
+from tests.support.beside import beside
 from tests.support.chains import append_all, interleaved
 from tests.support.processing_member import settings_of
 from tests.support.projecting import some_runs
@@ -75,7 +74,7 @@ class ProcessingChurn:
         try:
             for _ in range(STAYING):
                 self._staying.append(_member(self._given, self._said))
-            with self._appending():
+            with beside(self._append, CAUGHT_UP_S):
                 until_s = self._clock.monotonic_s() + seconds
                 while self._clock.monotonic_s() < until_s:
                     next_s = self._clock.monotonic_s() + every_s
@@ -94,28 +93,11 @@ class ProcessingChurn:
         self._log.close()
         self._client.close()
 
-    @contextmanager
-    def _appending(self) -> Iterator[None]:
-        stop, errors = threading.Event(), list[BaseException]()
-
-        def append() -> None:
-            try:
-                while not stop.wait(APPEND_EVERY_S):
-                    runs = some_runs(RUNS_AT_ONCE, first=self._runs)
-                    append_all(self._log, self._settings.topic_names.events, interleaved(runs))
-                    self._runs += RUNS_AT_ONCE
-            except BaseException as error:  # noqa: BLE001 - raised below
-                errors.append(error)
-
-        thread = threading.Thread(target=append, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join(CAUGHT_UP_S)
-        if errors:
-            raise errors[0]
+    def _append(self, stop: threading.Event) -> None:
+        while not stop.wait(APPEND_EVERY_S):
+            runs = some_runs(RUNS_AT_ONCE, first=self._runs)
+            append_all(self._log, self._settings.topic_names.events, interleaved(runs))
+            self._runs += RUNS_AT_ONCE
 
     def _move(self) -> None:
         """One more, or one less: told to end, and every third killed. Also one that was there from the start."""

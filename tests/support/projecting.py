@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from tests.support.beside import beside
 from tests.support.chains import Chain, append_all, interleaved, run_of
 from tracklog.consumers.read import Answer, Reader
 from tracklog.infra.clock import SystemClock, SystemEntropy
@@ -196,25 +196,8 @@ def _content(client: Any, kind: str, key: bytes) -> Any:
 def followed(world: World) -> Iterator[Running[Trajectory]]:
     """A projection that follows the log as a group member in a thread. What it raises is raised at the end."""
     running = world.running()
-    stop = threading.Event()
-    errors: list[BaseException] = []
-
-    def follow() -> None:
-        try:
-            running.loop.run(running.group, stop)
-        except BaseException as error:  # noqa: BLE001 - handed to the test's own thread
-            errors.append(error)
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
+    with beside(lambda stop: running.loop.run(running.group, stop), CAUGHT_UP_S):
         yield running
-    finally:
-        stop.set()
-        thread.join(CAUGHT_UP_S)
-    assert not thread.is_alive(), "the loop did not stop"
-    if errors:
-        raise errors[0]
 
 
 def wait_caught_up(world: World, timeout_s: float = CAUGHT_UP_S) -> None:

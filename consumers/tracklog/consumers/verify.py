@@ -8,8 +8,9 @@ from typing import Final, Protocol
 
 from tracklog.consumers.audit_shelf import AuditShelf
 from tracklog.infra.log.partitioner import partition_of, why_stray
-from tracklog.infra.log.port import Log, Record
+from tracklog.infra.log.port import Bounds, Log, Record
 from tracklog.infra.log.ranges import read_range
+from tracklog.infra.log.trimmed import beginning_of
 from tracklog.schemas.audit import Audit
 from tracklog.schemas.audit_owner import stated_trajectory_id
 from tracklog.schemas.audit_report import FaultKind, Finding, Report
@@ -50,6 +51,8 @@ class Verification:
     log: Log
     topic: str
     only: str | None = None
+    among: frozenset[str] | None = None
+    """These alone; None for all."""
     stored: Stored | None = None
     on_progress: Progress | None = None
     trajectories: int = 0
@@ -60,6 +63,8 @@ class Verification:
 
     def partitions(self) -> list[int]:
         count = self.log.partition_count(self.topic)
+        if self.among is not None:
+            return sorted({partition_of(one.encode(), count) for one in self.among})
         return list(range(count)) if self.only is None else [partition_of(self.only.encode(), count)]
 
     def reports(self) -> Iterator[Report]:
@@ -89,13 +94,21 @@ class Verification:
         """The end is taken once, before the first read: what comes later is the next verification's."""
         bounds = self.log.bounds(self.topic, partition)
         shelf, told = AuditShelf(), 0
-        for record in read_range(self.log, self.topic, partition, bounds.first, bounds.end):
+        for record in read_range(self.log, self.topic, partition, self._begin(partition, bounds), bounds.end):
             self._take(shelf, record, trimmed=bounds.first > 0)
             told += 1
             if told == PROGRESS_RECORDS:
                 told = self._tell(told)
         self._tell(told)
         return shelf
+
+    def _begin(self, partition: int, bounds: Bounds) -> int:
+        """Nothing of those that are asked for is before it."""
+        if self.among is None:
+            return bounds.first
+        count = self.log.partition_count(self.topic)
+        own = [one.encode() for one in self.among if partition_of(one.encode(), count) == partition]
+        return beginning_of(self.log, self.topic, partition, own, bounds.first)
 
     def _tell(self, records: int) -> int:
         self.records += records
@@ -105,6 +118,8 @@ class Verification:
 
     def _take(self, shelf: AuditShelf, record: Record, *, trimmed: bool) -> None:
         if self.only is not None and record.key != self.only.encode():
+            return
+        if self.among is not None and _text(record.key) not in self.among:
             return
         stray = why_stray(record.key, record.partition, self.log.partition_count(self.topic))
         if stray:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tracklog.infra.clock import SystemClock
 from tracklog.schemas.errors import BlobAltered, BlobError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 RETRIES_MAX: Final = 3
+REFRESH_S: Final = 1800.0
+"""A blob that is put again is written again when it is older than this."""
 _CLIENT_OPTIONS: Final = frozenset(
     {
         "allow_http",
@@ -63,7 +66,7 @@ class BlobObjects:
         try:
             put(self._store, key, data, attributes=attributes, mode="create", use_multipart=False)
         except exceptions.AlreadyExistsError:
-            return
+            self._make_young(key, data, attributes)
         except exceptions.NotSupportedError:
             # A store without conditional writes: writing the same bytes over themselves does no harm.
             self._overwrite(key, data, attributes)
@@ -110,6 +113,44 @@ class BlobObjects:
             return
         except (exceptions.BaseError, OSError) as error:
             raise self._error("remove", key, error) from error
+
+    def listed(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        from obstore import exceptions
+        from obstore import list as list_
+
+        try:
+            for chunk in list_(self._store, prefix=f"{folder}/"):
+                for one in chunk:
+                    yield one["path"], one["size"], round(one["last_modified"].timestamp() * 1_000_000)
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("list", folder, error) from error
+
+    def move(self, key: str, to: str) -> None:
+        """A copy, then a removal: no store has more, and whoever reads finds one of the two."""
+        from obstore import copy, exceptions
+
+        try:
+            copy(self._store, key, to)
+        except FileNotFoundError:
+            return
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("move", key, error) from error
+        self.remove(key)
+
+    def _make_young(self, key: str, data: bytes, attributes: dict[str, str] | None) -> None:
+        """Writes an old one over itself, so that a collector sees that somebody needs it now."""
+        from obstore import exceptions, head
+
+        try:
+            written = head(self._store, key)["last_modified"]
+        except FileNotFoundError:
+            self._overwrite(key, data, attributes)
+            return
+        except (exceptions.BaseError, OSError) as error:
+            raise self._error("read", key, error) from error
+        age_s = SystemClock().now_us() / 1e6 - written.timestamp()
+        if not 0 <= age_s <= REFRESH_S:  # also where this machine's clock is wrong
+            self._overwrite(key, data, attributes)
 
     def _overwrite(self, key: str, data: bytes, attributes: dict[str, str] | None) -> None:
         from obstore import exceptions, put

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Final
 
-from fastapi import Header, HTTPException, Path, Request
+from fastapi import Header, Path, Request
 from fastapi.responses import HTMLResponse
 
-from tracklog.consumers.api.forms import LOOK, described, filled_in
+from tracklog.consumers.api.forms import LOOK, described
+from tracklog.consumers.api.links import spoken
 from tracklog.consumers.api.pages import HEADERS, asking, told
 from tracklog.consumers.api.routes import CallId, Has, Id, resource
 from tracklog.consumers.api.services import Services
@@ -51,10 +52,7 @@ async def answer(
     authorization: Annotated[str | None, Header()] = None,
 ) -> HTMLResponse:
     """Shows the call, or decides about it, for whoever the token is of. Errors are pages, too."""
-    said = await filled_in(request, list(CHOICES), TEXTS)
-    who = await has.principal(f"Bearer {said['token']}" if said.get("token") else authorization)
-    if not who.may(Role.APPROVER):
-        raise HTTPException(403, "that needs the role approver")
+    who, said = await spoken(has, request, authorization, Role.APPROVER, list(CHOICES), TEXTS)
     await has.state(who, trajectory_id)
     if said["do"] == LOOK:
         return await _look(has, trajectory_id, call_id, request_hash)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Final
 
-from fastapi import Header, HTTPException, Path, Request
+from fastapi import Header, Path, Request
 from fastapi.responses import HTMLResponse
 
 from tracklog.consumers.api.escalations import say_what_became
-from tracklog.consumers.api.forms import LOOK, described, filled_in
+from tracklog.consumers.api.forms import LOOK, described
+from tracklog.consumers.api.links import spoken
 from tracklog.consumers.api.pages import HEADERS, finding_out, told
 from tracklog.consumers.api.routes import CallId, Has, Id, resource
 from tracklog.consumers.api.services import Services
@@ -51,10 +52,7 @@ async def say(
     authorization: Annotated[str | None, Header()] = None,
 ) -> HTMLResponse:
     """Shows the call, or says what became of it, for whoever the token is of. Errors are pages, too."""
-    said = await filled_in(request, CHOICES, TEXTS)
-    who = await has.principal(f"Bearer {said['token']}" if said.get("token") else authorization)
-    if not who.may(Role.OPERATOR):
-        raise HTTPException(403, "that needs the role operator")
+    who, said = await spoken(has, request, authorization, Role.OPERATOR, CHOICES, TEXTS)
     await has.state(who, trajectory_id)
     if said["do"] == LOOK:
         return await _look(has, trajectory_id, call_id, intent_hash)

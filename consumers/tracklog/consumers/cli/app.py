@@ -51,6 +51,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "export": ("export", "Stream every event into the cold tier, once."),
     "cold": ("cold", "Look after the cold tier, and take runs out of it to train models on."),
     "query": ("query", "Ask the cold tier in SQL."),
+    "blobs": ("blobs", "Let go of blobs that no record names any more."),
     "retention": ("retention", "Let go of what the log need not keep any more."),
     "new": ("new", "Begin something of one's own."),
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),

@@ -19,6 +19,7 @@ from tracklog.consumers.training.rows import Form, Training, Unit
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import blobs_of, check_topic, is_cold, opened_log
 from tracklog.infra.settings import Settings
+from tracklog.infra.settings_cold import ColdSettings
 from tracklog.schemas.errors import InputError
 from tracklog.schemas.redaction import Redaction
 
@@ -36,17 +37,33 @@ Share = Annotated[float, typer.Option(min=0, max=1, help="The share of tasks tha
 
 
 @command(app)
-def trajectories(run: Run, where: WhereOption = None, output: OutputOption = None, force: ForceOption = False) -> None:
+def trajectories(
+    run: Run,
+    where: WhereOption = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="ADDRESS", help="Keep them in the Delta table `trajectories` there instead."),
+    ] = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+) -> None:
     """One row for each finished trajectory: task, agent, models, turns, spend, outcome, reward, verified or not.
 
     As JSON lines, from the cold tier of cold.url (or of --log cold:ADDRESS). `models` has a stretch for each crossing
-    of versions.
+    of versions. With --to they are kept in a table, one row each: only those are read of which something was added
+    since the last time, and their rows are replaced.
 
     \b
     Examples:
       tracklog cold trajectories --output runs.jsonl
+      tracklog cold trajectories --to .tracklog/cold
       tracklog cold trajectories --where 'agent == "airline" && !verified'
     """
+    if to is not None:
+        if where is not None or output is not None:
+            raise InputError("--to keeps all of them in a table", hint="leave --where and --output out")
+        _keep(run, to)
+        return
     wanted = _where(where)
     with _target(output, force=force) as file:
         count = _write(file, (row for _, row in _chosen(run, wanted)))
@@ -98,16 +115,42 @@ def training(
         run.out.note(f"taken out: {many} times {what}")
 
 
+def _keep(run: Run, address: str) -> None:
+    from tracklog.consumers.export.running import cold_blobs_of, identity_of
+    from tracklog.consumers.training.curated import curate
+    from tracklog.infra.cold.curated import TRAJECTORIES_TABLE
+    from tracklog.infra.cold.table import ColdTable
+
+    settings = _cold(run.settings)
+    where = ColdSettings(url=address).url
+    where = where if "://" in where else str(Path(where).absolute())
+    options, timeout_s = settings.cold.store_options(), settings.cold.timeout_s
+    with opened_log(settings) as log:
+        check_topic(log, settings)
+        identity = identity_of(log, settings)
+        table = ColdTable.create_if_missing(where, options, identity, kind=TRAJECTORIES_TABLE, timeout_s=timeout_s)
+        blobs = blobs_of(settings).or_else(cold_blobs_of(settings))
+        redaction = settings.redaction.before_export()
+        with run.out.progress("reading what is new", None) as advance:
+            found = curate(log, settings.topic_names.events, blobs, table, redaction=redaction, progress=advance)
+    if run.as_json:
+        run.out.json({"table": table.uri, **found._asdict()})
+    else:
+        run.out.text(f"{found.changed} trajectories with something new, {found.rows} of them are over: {table.uri}")
+
+
 def _where(text: str | None) -> Where | None:
     return None if text is None else Where(text, SAMPLE)
 
 
 def _chosen(run: Run, wanted: Where | None) -> Iterator[tuple[Finished, dict[str, Any]]]:
+    from tracklog.consumers.export.running import cold_blobs_of  # which needs deltalake
+
     settings = _cold(run.settings)
     topic = settings.topic_names.events
     with opened_log(settings) as log:
         check_topic(log, settings)
-        for one in finished(log, topic, blobs_of(settings)):
+        for one in finished(log, topic, blobs_of(settings).or_else(cold_blobs_of(settings))):
             row = one.row()
             if wanted is None or wanted.matches({name: value for name, value in row.items() if value is not None}):
                 yield one, row

@@ -17,7 +17,7 @@ from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import Clock, SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
-from tracklog.schemas.errors import InputError
+from tracklog.schemas.errors import InputError, OffsetTrimmed
 
 if TYPE_CHECKING:
     from tracklog.consumers.export.exporter import Committed
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TELL_EVERY_S: Final = 5.0
 """Off a terminal, how often a running exporter says how far it is."""
+LOOK_S: Final = 1.0
+"""Between two looks whether it is told to stop."""
 
 app = new_app()
 
@@ -67,10 +69,27 @@ def export(
             with observed("export", run.settings, log, told=run.out.note) as seen:
                 of_exporter(seen, work)
                 run.out.note(f"exporting to {work.tables.events.uri} as a member of {work.group}; stop with Ctrl-C")
-                work.loop.run(work.group, stop)
+                try:
+                    work.loop.run(work.group, stop)
+                except OffsetTrimmed as error:
+                    if seen is not None:
+                        _shown(run, work, error, stop)
+                    raise
         _tell(run, work, once=once)
     if work.exporter.unflushed is not None:
         raise work.exporter.unflushed
+
+
+def _shown(run: Run, work: Export, gap: OffsetTrimmed, stop: threading.Event) -> None:
+    """A gap is for a person to judge. Who ends at once, again and again, is never scraped: so it waits as for an
+    outage, and its probes and metrics say for what."""
+    run.out.warning(f"waiting, for up to {run.settings.loop.outage_timeout_s:g} s: {gap.message}; {gap.hint}")
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + run.settings.loop.outage_timeout_s
+    while clock.monotonic_s() < until_s:
+        work.loop.progress.waits(f"{gap.message}; {gap.hint}")
+        if stop.wait(LOOK_S):
+            return
 
 
 def _opened(run: Run, log: Log, *, accept_gap: bool) -> Export:

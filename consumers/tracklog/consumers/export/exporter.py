@@ -89,6 +89,8 @@ class Exporter:
         """How far each owned partition is durable: where the table ends."""
         self.unflushed: TracklogError | None = None
         """Why the last rows were not committed when partitions were given back; their next owner reads them."""
+        self.gaps: dict[int, int] = {}
+        """Offsets that are in neither log nor table, by partition, over which nobody has told it to go on."""
 
     def restore(self, partition: int) -> int:
         events = self._tables.events
@@ -109,7 +111,7 @@ class Exporter:
         new = [record for record in records if record.offset >= buffer.end]
         if new:
             self._gather(partition, buffer, new)
-        if self._is_enough() or (not records and self.rows):
+        if self._is_enough() or (not records and self._unsaid):
             self.commit()
 
     def forget(self, partition: int) -> None:
@@ -126,7 +128,7 @@ class Exporter:
     def commit(self) -> None:
         """Raises ColdError; nothing is lost then, and the same call may come again."""
         conflicts = 0
-        while self.rows or any(buffer.gaps for buffer in self._buffers.values()):
+        while self._unsaid:
             try:
                 self._commit_once(conflicts)
                 return
@@ -152,6 +154,7 @@ class Exporter:
     def _pass_gap(self, partition: int, buffer: Buffer, first: int) -> None:
         topic = self._tables.events.identity.topic
         if not self._accept_gap:
+            self.gaps[partition] = first - buffer.end
             raise OffsetTrimmed(
                 f"{topic}, partition {partition}: the table ends at offset {buffer.end}, the log is kept from {first}"
                 f" on: {first - buffer.end} offsets are in neither",
@@ -163,6 +166,11 @@ class Exporter:
     def rows(self) -> int:
         """Rows that are gathered and in no commit yet."""
         return sum(buffer.rows for buffer in self._buffers.values())
+
+    @property
+    def _unsaid(self) -> bool:
+        """Whether there are rows, or gaps that were accepted, which the table does not know of."""
+        return bool(self.rows) or any(buffer.gaps for buffer in self._buffers.values())
 
     def _is_enough(self) -> bool:
         """By rows, bytes, or the time that the oldest has waited: by the steady clock, so no jump matters."""

@@ -21,7 +21,7 @@ from tracklog.producers.fork_start import EXT_REPLY
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.plain import PlainEvent, plain_event
 
-__all__ = ["Batch", "batch_of", "body_text", "date_of", "may_name_blobs"]
+__all__ = ["Batch", "batch_of", "body_text", "date_of", "may_name_blobs", "table_of"]
 
 DAY_MS: Final = 24 * 3600 * 1000
 _EPOCH: Final = date(1970, 1, 1)
@@ -115,6 +115,11 @@ def may_name_blobs(event: PlainEvent, text: bytes | None) -> bool:
     if ext and (EXT_TOOLS in ext or EXT_REPLY in ext):
         return True
     return event.name == _DRIFT or _NAMES_BLOB.search(text) is not None
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows by the names of columns."""
+    return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
 
 
 def _foreign_row(record: Record, skipped: int, reason: str, day: date, policy: ExportPolicy | None) -> tuple[Any, ...]:

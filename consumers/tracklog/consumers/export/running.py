@@ -89,10 +89,10 @@ class Export:
         return behind
 
     def gap(self) -> dict[int, int]:
-        """Offsets of each owned partition that the log has let go of and that are not in the table. Partitions that
-        cannot be asked for are left out."""
+        """Offsets of each owned partition that the log has let go of and that are not in the table, and of those over
+        which it was not to go on. Partitions that cannot be asked for are left out."""
         log = self.log.hot if isinstance(self.log, JoinedLog) else self.log
-        missing = {}
+        missing = dict(self.exporter.gaps)
         for partition, stored in dict(self.exporter.stored).items():
             with suppress(LogError):
                 missing[partition] = max(0, log.bounds(self.tables.events.identity.topic, partition).first - stored)

@@ -58,6 +58,15 @@ class Finished:
         return "child" if self.started.parent is not None else "run"
 
     @property
+    def task_id(self) -> str:
+        """Which task it worked on: as its labels say (`task`, in a `dataset` if there is one), so that all trials of a
+        task are of one; else the hash of the task's text."""
+        labels = self.started.labels
+        if labels.get("task"):
+            return f"{labels['dataset']}/{labels['task']}" if labels.get("dataset") else labels["task"]
+        return self.started.task.hash.hex()
+
+    @property
     def annotations(self) -> dict[str, str]:
         """Those about the whole of it, the last of each name."""
         bodies = (event.body for event in self.own)
@@ -84,6 +93,7 @@ class Finished:
             "agent": started.agent,
             "driver": started.driver.value,
             "task": started.task.text,
+            "task_id": self.task_id,
             "source": started.source or "",
             "labels": dict(started.labels),
             "models": self._models(),
@@ -131,7 +141,20 @@ class Finished:
 
 SAMPLE: Final[dict[str, Any]] = {
     **dict.fromkeys(
-        ("trajectory_id", "tenant", "kind", "agent", "driver", "task", "source", "outcome", "reason", "swarm", "head"),
+        (
+            "trajectory_id",
+            "tenant",
+            "kind",
+            "agent",
+            "driver",
+            "task",
+            "task_id",
+            "source",
+            "outcome",
+            "reason",
+            "swarm",
+            "head",
+        ),
         "",
     ),
     **dict.fromkeys(("turns", "model_calls", "tool_calls", "input_tokens", "output_tokens", "events"), 0),
@@ -146,13 +169,13 @@ SAMPLE: Final[dict[str, Any]] = {
 """The fields of a row that a condition may ask about."""
 
 
-def finished(log: Log, topic: str, blobs: BlobStore) -> Iterator[Finished]:
-    """All trajectories that were started and have ended, partition by partition, by id. Blocks.
+def finished(log: Log, topic: str, blobs: BlobStore, *, among: frozenset[str] | None = None) -> Iterator[Finished]:
+    """All trajectories (of these) that were started and have ended, partition by partition, by id. Blocks.
 
     Raises what reading a range raises.
     """
     info = log.describe(topic)
-    reports = {one.trajectory_id: one for one in Verification(log, topic).reports()}
+    reports = {one.trajectory_id: one for one in Verification(log, topic, among=among).reports()}
     by_partition: dict[int, list[str]] = {}
     for one in reports.values():
         by_partition.setdefault(one.partition if one.partition is not None else 0, []).append(one.trajectory_id)

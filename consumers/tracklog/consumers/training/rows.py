@@ -101,7 +101,6 @@ class Training:
 
     def _provenance(self, one: Finished, context: Context, seq: int, digest: bytes) -> dict[str, Any]:
         position, body = one.positions[seq], one.started
-        task = body.source or body.task.hash.hex()
         origin = body.origin
         return {
             "trajectory_id": one.trajectory_id,
@@ -113,8 +112,8 @@ class Training:
             "model": _served(one, seq),
             "outcome": one.state.status.value,
             "reward": one.reward,
-            "task": task,
-            "split": split_of(task, self._valid, self._test),
+            "task": one.task_id,
+            "split": split_of(one.task_id, self._valid, self._test),
             "context_hash": context.body.context_hash.hex(),
             "reply_hash": digest.hex(),
             "head": one.state.head.hash.hex(),
