@@ -97,9 +97,11 @@ simulate: setup ## Dispatch under a thousand seeds of faults, without real time:
 	@echo "== simulation"
 	$(PY) -m benchmarks.simulate --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 
-model: setup ## Searches through the models of the protocol with Spin, as built and with each rule taken out.
+MODEL ?=
+
+model: setup ## Searches the models of the protocol with Spin, as built and with each rule taken out: make model MODEL="--only ledger".
 	@echo "== models"
-	$(PY) -m scripts.model
+	$(PY) -m scripts.model $(MODEL)
 
 check: setup ## Format, lint, types, import rules, and that docs and tree are in order.
 	@echo "== format and lint"

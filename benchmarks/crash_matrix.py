@@ -19,12 +19,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import results, services
-from tests.support.brokers import leaders_killed
+from benchmarks.crash_goes import FOLDER, GO_POINTS, goes, run_goes, table
 from tests.support.churn import Churn
 from tests.support.crash_matrix import AT_ONCE, CLASSES, Case, cases, judge_all, kill_all, overtaken, resumed
 from tests.support.dispatch_matrix import POINTS as DISPATCH
@@ -115,10 +114,9 @@ def workers(log: Log, folder: Path, first: int, seeds: int) -> Iterator[Row]:
         yield Row(f"worker, {what} at {places}, another takes over", count, wrong)
 
 
-def dispatchers(log: Log, folder: Path, given: argparse.Namespace, replicas: int = 1) -> Iterator[Row]:
+def dispatchers(log: Log, folder: Path, given: argparse.Namespace) -> Iterator[Row]:
     """Of two dispatchers and the worker whose calls they perform."""
     points, first, seeds = given.points, given.seeds + 1, given.worker_seeds
-    where = "three brokers, leaders killed" if replicas > 1 else "one broker"
     places = f"{len(points)} points x {len(CLASSES)} classes and while others settle"
     for what in given.stop or STOPS:
         stop = signal.Signals[what]
@@ -126,11 +124,10 @@ def dispatchers(log: Log, folder: Path, given: argparse.Namespace, replicas: int
         count = stops = 0
         for seed in range(first, first + seeds):
             chosen = [*dispatched_cases(seed, points), *settled_cases(seed, points)]
-            prefix = f"dispatch-{replicas}-{what}-{seed}".lower()
-            fired = asyncio.run(stop_all(log, prefix, folder, chosen, stop, replicas=replicas))
+            fired = asyncio.run(stop_all(log, f"dispatch-{what}-{seed}".lower(), folder, chosen, stop))
             wrong += [*fired.wrong, *(f"never reached: {one}" for one in fired.never)]
             count, stops = count + len(chosen), stops + fired.stops
-        yield Row(f"{where}: {what} at {places}, {seeds} seeds ({stops} stops), the other goes on", count, wrong)
+        yield Row(f"one broker: {what} at {places}, {seeds} seeds ({stops} stops), the other goes on", count, wrong)
 
 
 def churn(log: Log, folder: Path, minutes: float) -> Iterator[Row]:
@@ -160,13 +157,23 @@ def on_one_broker(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[t
         log.close()
 
 
-def on_three_brokers(given: argparse.Namespace) -> Iterator[tuple[str, Row]]:
-    with services.kafka_cluster() as cluster, services.scratch() as folder:
-        log = open_log(f"kafka://{cluster.bootstrap}")
-        with leaders_killed(cluster) as killed:
-            for row in dispatchers(log, folder, given, replicas=3):
-                yield "brokers", row._replace(what=f"{row.what}; {len(killed)} brokers killed so far")
-        log.close()
+def on_three_brokers(given: argparse.Namespace) -> int:
+    """The dispatchers' matrix again; how many goes of this time found something wrong, or came to no end."""
+    first, wrong = given.seeds + 1, 0
+    asked = goes(range(first, first + given.worker_seeds), given.stop or STOPS, given.points)
+    for done in run_goes(asked, given.goes, given.folder):
+        problems = [*done.wrong, *([done.broke] if done.broke else [])]
+        print(f"{done.go.name}: {done.cases} cases, {done.stops} stops, {done.killed} brokers killed, {done.seconds} s")
+        print(f"{len(problems)} wrong", *problems, sep="\n", flush=True)
+        wrong += bool(problems)
+        _keep("brokers", table(given.folder))  # after each: this may be ended before the last
+    if given.goes == 0:
+        _keep("brokers", table(given.folder))
+    return wrong
+
+
+def _keep(named: str, rows: Sequence[str]) -> None:
+    results.keep(f"{COMMAND}: {named}", "\n".join(["| what | cases | broke a rule |", "| --- | --- | --- |", *rows]))
 
 
 def main() -> int:
@@ -179,17 +186,22 @@ def main() -> int:
         "--points", choices=DISPATCH, nargs="+", default=DISPATCH, metavar="POINT", help="of dispatched calls"
     )
     parser.add_argument("--stop", choices=STOPS, action="append", help="how dispatchers are stopped (default: both)")
+    parser.add_argument(
+        "--goes", type=int, help=f"on three brokers: how many times {GO_POINTS} points (default: all; 0: none, keep)"
+    )
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where those that are done are kept")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what it started ends with it
     parts = given.of or PARTS
-    rows = on_one_broker(given, parts) if set(parts) - {"brokers"} else iter(())
     wrong = 0
-    tables: dict[str, list[str]] = {}
-    for part, row in chain(rows, on_three_brokers(given) if "brokers" in parts else ()):
+    kept: dict[str, list[str]] = {}
+    for part, row in on_one_broker(given, parts) if set(parts) - {"brokers"} else ():
         print(row, *row.wrong, sep="\n", flush=True)
         wrong += len(row.wrong)
-        table = tables.setdefault(part, ["| what | cases | broke a rule |", "| --- | --- | --- |"])
-        table.append(str(row))
-        results.keep(" ".join((f"{COMMAND}: {part}", *(given.stop or ()))), "\n".join(table))
+        kept.setdefault(part, []).append(str(row))
+        _keep(" ".join((part, *(given.stop or ()))), kept[part])
+    if "brokers" in parts:
+        wrong += on_three_brokers(given)
     return 1 if wrong else 0
 
 

@@ -12,6 +12,8 @@ from tracklog.infra.stack.kafka_server import KafkaServer
 from tracklog.infra.stack.valkey_server import ValkeyServer
 
 LIBS = Path(__file__).resolve().parent.parent / ".tracklog" / "kafka-libs"
+CLUSTER_START_S = 300.0
+"""Three of them start together, perhaps beside other work."""
 
 
 @contextmanager
@@ -37,7 +39,7 @@ def kafka_cluster(nodes: int = 3) -> Iterator[KafkaServer]:
     with scratch() as folder:
         server = KafkaServer(folder, fetch_libs(LIBS), nodes=nodes)
         try:
-            server.start()
+            server.start(CLUSTER_START_S)
             yield server
         finally:
             server.kill()

@@ -1,7 +1,8 @@
 """`make model`: checks every case of docs/model/cases.txt with Spin. Needs `spin` and `gcc` (apt-get install spin gcc).
 
 A case that holds must be searched through without an error; one that breaks, where a rule is taken out, must be found.
-`--only WORD` takes those whose line has the word, `--list` only names them.
+`--only WORD` takes those whose line has the word, `--list` only names them, `--keep` writes what came out into
+benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from benchmarks.results import keep
 
 MODELS: Final = Path(__file__).parents[1] / "docs" / "model"
 CASES: Final = MODELS / "cases.txt"
@@ -96,25 +99,40 @@ def wrong(case: Case, checked: Checked) -> str:
     return ""
 
 
-def _all(chosen: Iterable[Case], processes: int) -> int:
-    failed = 0
+def _all(chosen: Iterable[Case], processes: int) -> list[tuple[Case, Checked]]:
+    """All of them, in their order; each is told when it is over."""
+    over = []
     with ThreadPoolExecutor(processes) as pool:
         for case, checked in pool.map(lambda one: (one, check(one)), chosen):
             problem = wrong(case, checked)
-            failed += bool(problem)
+            over.append((case, checked))
             came_out = problem or ("holds" if case.holds else "counterexample found")
             about = f"{checked.states} states, {checked.seconds:.1f} s"
             print(
                 f"{'FAIL' if problem else 'ok':4} {case.model:9} {case.name}: {came_out} ({about}) rule {case.rule}",
                 flush=True,
             )
-    return failed
+    return over
+
+
+def _table(over: Iterable[tuple[Case, Checked]]) -> str:
+    """Those that hold, with how far they were searched; of the others how many there are."""
+    rows = ["| model | case, as built | states | s |", "| --- | --- | ---: | ---: |"]
+    rows += [
+        f"| {case.model} | {case.name}{': ' + problem if (problem := wrong(case, checked)) else ''} "
+        f"| {checked.states:,} | {checked.seconds:.0f} |"
+        for case, checked in over
+        if case.holds
+    ]
+    found = [not wrong(case, checked) for case, checked in over if not case.holds]
+    return "\n".join([*rows, "", f"Cases with a rule taken out: {len(found)}, counterexample found in {sum(found)}."])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make model")
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     chosen = [one for one in cases() if asked.only in "|".join((one.name, one.model, *one.options, one.rule))]
@@ -126,7 +144,10 @@ def main() -> int:
         print(f"not on the PATH: {', '.join(missing)}. On Debian or Ubuntu: apt-get install {' '.join(NEEDS)}")
         return 1
     began_s = time.monotonic()
-    failed = _all(chosen, asked.processes)
+    over = _all(chosen, asked.processes)
+    failed = sum(bool(wrong(case, checked)) for case, checked in over)
+    if asked.keep:
+        keep("make model", _table(over))
     print(f"{len(chosen)} cases, {failed} not as they should be, {time.monotonic() - began_s:.0f} s")
     return 1 if failed or not chosen else 0
 

@@ -21,7 +21,7 @@
  *   NOKEYLOOK       sent again without a look at the key's life      KEYEARLY     settled while somebody may still use the key
  *   FORGETFUL       the tool forgets a key a grace early             LOSERGOES    who has lost the slot leaves the call
  *   AGAIN           one's own attempt, used, counts as not used      DIRECT       the owner itself ends a cancelled call
- *   DONEFIRST       Done stands before the outcome is there
+ *   DONEFIRST       Done stands before the outcome is there          TIMELATER    a time is looked at after the ledger it is compared with
  */
 #ifndef CLASS
 #define CLASS 3
@@ -45,6 +45,13 @@
 #else
 #define HASPROBE 0
 #endif
+#ifdef NOGRACE
+#define DUE (clock>=1)
+#elif defined(KEYEARLY)
+#define DUE (clock==2 && (!pending || jobclock==2))
+#else
+#define DUE (clock==2 && (!IDEMPOTENT || keyclock==3) && (!pending || jobclock==2))
+#endif
 #define ATTEMPT 1
 #define EXPIRED 2
 #define OK 1
@@ -53,6 +60,7 @@
 
 byte kind[4]; byte who[4]; byte slots = 0;   /* the ledger: who holds each slot, as what */
 bit done = 0; bit pending = 0;
+bit binding = 0;                             /* pending, said before the attempt's deadline */
 byte callclock = 0;                          /* of the call: 0 may be tried, 1 not any more */
 byte clock = 0;                              /* of the attempt: 0 before its deadline, 1 before the grace is over, 2 after */
 byte keyclock = 0;                           /* of the key: 0 surely lives for a grace, 1 lives, 2 may be forgotten, 3 and used no more */
@@ -62,13 +70,18 @@ bit cancelled = 0; bit asked = 0; byte known = 0; bit unknown = 0; byte result =
 byte nonces = 0; byte crashes = CRASHES; byte deaths = DEATHS;
 byte late = UNKNOWN; byte latekind = 0; byte lateslot = 0; byte latewho = 0;
 
-#define MISHAP if :: true :: d_step { crashes>0 -> crashes-- }; goto start :: d_step { deaths>0 -> deaths-- }; goto gone fi
+#if CRASHES+DEATHS==1                        /* they are alike: whichever it is that crashes, or is gone, may be called the first */
+#define FIRST (_pid==1)
+#else
+#define FIRST (true)
+#endif
+#define MISHAP if :: true :: d_step { FIRST && crashes>0 -> crashes-- }; goto start :: d_step { FIRST && deaths>0 -> deaths-- }; goto gone fi
 
 inline comes(k, s, w) {                      /* an entry comes into the ledger */
   d_step {
     if
     :: !done && s==slots+1 && (s==1 || kind[s-1]==ATTEMPT) ->
-       kind[s]=k; who[s]=w; slots=s; pending=0; if :: k==ATTEMPT -> clock=0 :: else fi
+       kind[s]=k; who[s]=w; slots=s; pending=0; binding=0; if :: k==ATTEMPT -> clock=0 :: else fi
     :: else
     fi
   }
@@ -81,7 +94,7 @@ inline lands() {                             /* a send comes to its tool */
 }
 
 proctype Dispatcher() {
-  byte me; byte n; byte k; byte want; byte slot; byte won; byte sends; byte says; byte absent; bit can; bit stop; bit found; bit looked;
+  byte me; byte n; byte k; byte want; byte slot; byte won; byte sends; byte says; byte absent; bit can; bit stop; bit found; bit looked; bit due;
 start:
   skip;
   d_step { nonces++;
@@ -90,10 +103,14 @@ start:
 #else
     me=nonces;
 #endif
-    n=0; k=0; want=0; slot=0; won=0; sends=0; says=0; can=0; absent=0; found=0; looked=0 }
+    n=0; k=0; want=0; slot=0; won=0; sends=0; says=0; can=0; absent=0; found=0; looked=0; due=0 }
 look:
   MISHAP;
-  d_step { n=slots; k=kind[slots]; stop=done }
+#ifdef TIMELATER
+  d_step { n=slots; k=kind[slots]; stop=done; due=(!pending || jobclock==2) }
+#else
+  d_step { n=slots; k=kind[slots]; stop=done; due=DUE }
+#endif
   if :: stop || result!=0 -> goto gone :: else fi;
   if :: can=cancelled :: skip fi;            /* news of a cancel come when they come */
   if
@@ -165,7 +182,7 @@ answer:
   :: was -> says=OK; goto tell               /* it has answered */
   :: true -> goto look                       /* or it has not, or its answer was lost: in doubt */
 #ifdef JOB
-  :: d_step { n==slots && !done && kind[slots]==ATTEMPT -> pending=1 }; goto look
+  :: d_step { was && n==slots && !done && kind[slots]==ATTEMPT -> pending=1; binding=(clock==0) }; goto look
 #endif
   fi;
 
@@ -179,13 +196,6 @@ doubt:
 #else
 #define LIVES (keyclock==0)
 #endif
-#ifdef NOGRACE
-#define DUE (clock>=1)
-#elif defined(KEYEARLY)
-#define DUE (clock==2 && (!pending || jobclock==2))
-#else
-#define DUE (clock==2 && (!IDEMPOTENT || keyclock==3) && (!pending || jobclock==2))
-#endif
   if
   :: IDEMPOTENT && !pending && sends<SENDS && LIVES ->
      MISHAP;
@@ -193,8 +203,12 @@ doubt:
      :: atomic { LIVES -> flying++; sends++ }; goto answer
      :: !LIVES -> goto look
      fi
-  :: DUE -> skip
-  :: done || result!=0 || slots!=n -> goto look
+#ifdef TIMELATER
+  :: due && clock==2 -> skip
+#else
+  :: due -> skip
+#endif
+  :: !due && (DUE || done || result!=0 || slots!=n) -> goto look
   fi;
   MISHAP;
   if
@@ -223,7 +237,7 @@ tell:                                        /* the outcome into the inbox, then
 #endif
   d_step {
     if
-    :: says==ASK -> assert(!pending || jobclock==2); unknown=1
+    :: says==ASK -> assert(!binding || jobclock==2); unknown=1
     :: says!=ASK && known==0 -> known=says
     :: says!=ASK && known!=0 -> assert(known==says)
     fi }

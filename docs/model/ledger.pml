@@ -5,12 +5,15 @@
  * Everybody may be frozen between any two statements.
  *
  *   ND       dispatchers that care for call 1          ROUNDS   how often it is trimmed
+ *   CANCEL   the trajectory of call 1 may be cancelled while that is open
+ *   KEYED    call 1 is idempotent: a cancel does not keep its winner from sending; its tool forgets the key some time after the result
  * Rules that are taken out, one at a time:
  *   EVENTSFIRST   the trimmer reads the events before it asks for the ledger's end
  *   ALLDONE       it trims below the first entry whose call has no Done
  *   LASTDONE      it trims below the last Done
  *   NOTREAD       the events are not read between winning a slot and the send
  *   BYCALL        compacted: the last entry of a call is kept         BYSLOT   of a call and slot
+ *   CANCELREAD    who reads of a cancel between winning a slot and the send reads no further
  *   TAKENLATE     a dispatcher asks for the ledger's end after it has read the events
  */
 #ifndef ND
@@ -27,6 +30,7 @@ byte whose[ENTRIES]; byte kind[ENTRIES]; byte who[ENTRIES]; bit cleaned[ENTRIES]
 byte end = 0; byte first = 0;
 byte stands[3];                              /* of each call: 0 not intended, 1 open, 2 has its result */
 byte effects[3]; byte said[3];
+bit cancelled = 0; bit key = 0;
 
 inline append(k) { d_step { whose[end]=1; kind[end]=k; who[end]=_pid; end++ } }
 
@@ -71,10 +75,19 @@ proctype Dispatcher() {
   :: !done && holder!=_pid -> goto doubt
   :: else
   fi;
-#ifndef NOTREAD
+#if defined(CANCELREAD)
+  if :: stands[1]==2 && !cancelled -> goto over :: else fi;
+#elif !defined(NOTREAD)
   if :: stands[1]==2 -> goto over :: else fi;
 #endif
-  d_step { effects[1]++; assert(effects[1]<=1) };
+#ifndef KEYED
+  if :: cancelled -> goto doubt :: else fi;
+#endif
+  d_step { if :: !key -> effects[1]++; assert(effects[1]<=1) :: else fi;
+#ifdef KEYED
+    key=1
+#endif
+  };
   said[1]=1;
   append(DONE);
   goto over;
@@ -85,6 +98,14 @@ over:
   d_step { at=0; from=0; holder=0; done=0; knows=0 }
 }
 proctype Owner() { stands[1]=1; said[1]!=0; stands[1]=2 }
+proctype Cancel() {
+#ifdef CANCEL
+  if :: d_step { stands[1]==1 -> cancelled=1 } :: stands[1]==2 fi
+#else
+  skip
+#endif
+}
+proctype Tool() { stands[1]==2; key=0 }
 proctype Other() {                           /* all that is seen of call 2 */
   stands[2]=1;
   d_step { whose[end]=2; kind[end]=ATTEMPT; who[end]=_pid; end++ };
@@ -138,4 +159,4 @@ proctype Cleaner() {
   skip
 #endif
 }
-init { atomic { byte i; for (i : 1 .. ND) { run Dispatcher() } run Other(); run Trimmer(); run Cleaner(); run Owner() } }
+init { atomic { byte i; for (i : 1 .. ND) { run Dispatcher() } run Other(); run Trimmer(); run Cleaner(); run Owner(); run Cancel(); run Tool() } }

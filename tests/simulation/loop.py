@@ -149,15 +149,16 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def discard(self) -> None:
         """Ends what is still there without running it. What a task awaits while it ends becomes a task as ever, and is
-        ended after it: outside of a running loop it would be a coroutine that nobody has awaited."""
+        ended after it: outside of a running loop it would be a coroutine that nobody has awaited. An async generator
+        that awaits while it ends is left by its task as it is: what it waits for is ended after all of them."""
         asyncio._set_running_loop(self)
+        generators = list(self._asyncgens)  # type: ignore[attr-defined]
         try:
             for task in self._tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                for _ in range(CLOSES):
-                    with suppress(RuntimeError, asyncio.InvalidStateError):
-                        task.own.run(task.get_coro().close)
-                        break
+                _close(task.get_coro(), task.own)
+            for generator in generators:
+                _close(generator.ag_await, self.world.context)
         finally:
             asyncio._set_running_loop(None)
         self._tasks.clear()
@@ -207,3 +208,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None: ...
 
     def _write_to_self(self) -> None: ...
+
+
+def _close(awaited: Any, context: contextvars.Context) -> None:
+    """A coroutine, or whatever else somebody waits for. One that awaits while it is closed is closed again."""
+    for _ in range(CLOSES if hasattr(awaited, "close") else 0):
+        with suppress(RuntimeError, asyncio.InvalidStateError):
+            context.run(awaited.close)
+            break

@@ -11,7 +11,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from tests.simulation.log import Store
-from tests.simulation.trimming import Trimmer, hash_of
 from tests.simulation.truth import TOPICS
 from tracklog.consumers.dispatch import attempt, ledger, partitions
 from tracklog.consumers.dispatch.attempt import Attempting, Report
@@ -20,12 +19,11 @@ from tracklog.consumers.dispatch.follow import Followed, Intended, follow
 from tracklog.consumers.dispatch.plan import Do, Known, Step, next_step
 from tracklog.consumers.dispatch.slots import Row, entered
 from tracklog.infra.clock import TwoClocks
-from tracklog.infra.log.port import Record
 from tracklog.producers.dispatched import Dispatched
 from tracklog.producers.post import Poster
 from tracklog.producers.tool_run import Ran
 from tracklog.schemas import events as ev
-from tracklog.schemas.codec import Event, decode_ledger
+from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import AppendUnknown
 from tracklog.schemas.ledger import Attempt, Done
 from tracklog.schemas.lifecycle import lane_of
@@ -318,46 +316,6 @@ def _won_for_ever() -> Iterator[None]:
         yield
 
 
-def _compacts(key: Callable[[Record], Any]) -> Mutant:
-    """A cleaner that keeps the last entry of each key."""
-
-    def trim(self: Store, topic: str, before: int) -> None:
-        last: dict[Any, int] = {}
-        for record in self.of(topic):
-            if (topic, record.offset) not in self.gone:
-                known = last.get(key(record))
-                self.gone.update(() if known is None else [(topic, known)])
-                last[key(record)] = record.offset
-
-    return lambda: patch.object(Store, "trim", trim)
-
-
-def _call_and_slot(record: Record) -> Any:
-    read = decode_ledger(record.key, record.value, record.headers)
-    return read.envelope.intent_hash, read.envelope.slot, read.name == "Done"
-
-
-async def _events_first(self: Any) -> int:
-    open_calls = await self.open_calls()
-    await asyncio.sleep(self._process.loop.chance.uniform(0.0, 5.0))
-    end = await self.end()
-    return int(self.first_of(open_calls, end))
-
-
-async def _all_done(self: Any) -> int:
-    """The first entry whose call has no Done."""
-    end = await self.end()
-    entries = self.entries(end)
-    done = {hash_of(one) for one in entries if decode_ledger(one.key, one.value, one.headers).name == "Done"}
-    return int(next((one.offset for one in entries if hash_of(one) not in done), end))
-
-
-async def _last_done(self: Any) -> int:
-    entries = self.entries(await self.end())
-    done = [one.offset for one in entries if decode_ledger(one.key, one.value, one.headers).name == "Done"]
-    return int(max(done, default=self._store.first.get(TOPICS.attempts, 0)))
-
-
 DISPATCH: Final[dict[str, Mutant]] = {
     "a process name for a nonce [Y01, X11]": _name_for_nonce,
     "no read-back of the ledger [X01, X02]": lambda: patch.object(Attempting, "_bid", _bid_by_ack),
@@ -385,13 +343,6 @@ DISPATCH: Final[dict[str, Mutant]] = {
     "the owner itself ends a cancelled call [X13]": _owner_cancels,
     "the events are not read before the send [K03, K08]": _events_not_read,
     "the events are not read before a cancelled call is sent [K03]": _cancelled_is_read_enough,
-    "the ledger is compacted by call [K01]": _compacts(hash_of),
-    "the ledger is compacted by call and slot [K02]": _compacts(_call_and_slot),
-    "trimmed by events that were read before the ledger's end [K05]": lambda: patch.object(
-        Trimmer, "bound", _events_first
-    ),
-    "trimmed while every call has a Done [K06]": lambda: patch.object(Trimmer, "bound", _all_done),
-    "trimmed below the last Done [K07]": lambda: patch.object(Trimmer, "bound", _last_done),
     "Done before the outcome [rule 5]": lambda: patch.object(Attempting, "_end", _done_first),
     "an outcome that is unknown counts as sent [rule 2]": _unknown_is_there,
     "a time-out counts as known": lambda: patch.object(Ran, "known", True),

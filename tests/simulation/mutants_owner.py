@@ -93,15 +93,20 @@ async def _stands_as_known(self: Any) -> Any:
     return self.writer.state
 
 
-async def _takes_without_asking(self: Any) -> bool:
-    """What does not fit to what is known is passed over."""
-    for one in self.mailbox.waiting():
-        state = self._pen.writer.state
-        taken = taking._event(state, one, self._clock, self._unfit)
-        self.mailbox.took(one)
-        if not isinstance(taken.body, ev.InboxRefused):
-            await self._pen.take(taken.body, one, turn=state.turn, cause=taken.cause, ext=taken.ext)
-    return False
+@contextmanager
+def _passes_over() -> Iterator[None]:
+    """What does not fit to what is known is passed over while an event of one's own is undecided."""
+    take_all = taking.take_all
+
+    async def passing(pen: Any, mailbox: Any, clock: Any, unfit: Any, again: Any) -> Any:
+        state = pen.writer.state
+        for one in mailbox.waiting() if state.head.seq < pen.last else ():
+            if isinstance(taking._event(state, one, clock, unfit).body, ev.InboxRefused):
+                mailbox.took(one)
+        return await take_all(pen, mailbox, clock, unfit, again)
+
+    with patch.object(taking, "take_all", passing):
+        yield
 
 
 @contextmanager
@@ -189,9 +194,7 @@ OWNER: Final[dict[str, Mutant]] = {
     "the last report is believed for all [W05]": lambda: patch.object(Pipeline, "report", _believes_the_last),
     "only the last is appended again [W07]": _appends_the_last_again,
     "the inbox is taken by what is known [Y03]": lambda: patch.object(WriterPen, "standing", _stands_as_known),
-    "the inbox is passed over while undecided [Y03]": lambda: patch.object(
-        taking.Taking, "take", _takes_without_asking
-    ),
+    "the inbox is passed over while undecided [Y03]": _passes_over,
     "a decision about any request of the call [Y05]": _any_request,
     "the last decision counts [rule 10]": _last_first,
     "a tool in the process runs before its intent was read back [Z02]": _not_read_back,

@@ -19,6 +19,7 @@ from tracklog.infra.blobs import BlobStore
 from tracklog.infra.clock import Entropy
 from tracklog.infra.log.port import Log
 from tracklog.producers.deliveries import Deliveries
+from tracklog.producers.mailbox import LogMailbox
 from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of
 from tracklog.producers.opening import opened
 from tracklog.producers.policy import ALLOW, Decision, Situation, hold
@@ -53,6 +54,8 @@ TIMING: Final = Timing(
     dispatch_within_s=200.0,
     outcome_wait_s=1.0,
 )
+FAILURES_A_DAY: Final = 1e9
+"""So that a checkpoint is due after every turn."""
 SLEEP_S: Final = 20.0
 EXPIRES_S: Final = 30.0
 EDITED: Final = '{"edited":true}'
@@ -145,11 +148,14 @@ class Owner:
         name: str,
         peer: str,
         turns: tuple[tuple[str, ...], ...],
+        checkpoints: bool,
     ) -> None:
         self._process, self._store, self._truth = process, store, truth
+        self._checkpoints = checkpoints
         self._log = cast(Log, SimLog(store))
         self._entropy = entropy
         self._name, self._peer, self._turns = name, peer, turns
+        self._mailbox = LogMailbox(self._log, TOPICS.inbox, name, clock=process)
         self._setup = Setup(
             agent="a",
             task="work",
@@ -161,6 +167,7 @@ class Owner:
             policy=Held(),
             timing=TIMING,
             dispatches=True,
+            failures_a_day=FAILURES_A_DAY,
         )
 
     async def run(self) -> None:
@@ -184,7 +191,14 @@ class Owner:
         async with (
             producer,
             opened(
-                producer, self._name, log=self._log, setup=self._setup, topics=TOPICS, owner=self._process.name
+                producer,
+                self._name,
+                log=self._log,
+                setup=self._setup,
+                topics=TOPICS,
+                owner=self._process.name,
+                mailbox=self._mailbox,
+                from_checkpoint=self._checkpoints,
             ) as session,
         ):
             await self._program(session)
@@ -198,23 +212,30 @@ class Owner:
             raise Violation(f"{self._process.name} never learned what became of its appends: {error}")
 
     async def _program(self, session: Session) -> None:
-        messages: list[Any] = [{"role": "user", "content": "work"}]
+        memory = session.memory or {"messages": [{"role": "user", "content": "work"}], "turn": 0}
+        while memory["turn"] < len(self._turns):
+            memory = await self._turn(session, memory["messages"], memory["turn"])
+            if self._checkpoints:
+                await session.finish_turn(memory)
+        await session.end("done")
+
+    async def _turn(self, session: Session, messages: list[Any], number: int) -> dict[str, Any]:
+        """What the next turn goes on with."""
         others: dict[str, Callable[[int], Any]] = {
             "sleep": lambda number: session.sleep(SLEEP_S, f"nap {number}"),
             "send": lambda number: self._send(session, number),
             "receive": lambda _: session.receive(),
         }
-        for number, items in enumerate(self._turns):
-            for item in items:
-                if item in others:
-                    said = await others[item](number)
-                    messages += [said] if item == "receive" else []
-            await session.build_context(messages)
-            reply = await session.call_model()
-            messages.append(reply.message)
-            if reply.tool_calls:
-                messages += [result.message for result in await call_all(session, reply)]
-        await session.end("done")
+        for item in self._turns[number]:
+            if item in others:
+                said = await others[item](number)
+                messages += [said] if item == "receive" else []
+        await session.build_context(messages)
+        reply = await session.call_model()
+        messages.append(reply.message)
+        if reply.tool_calls:
+            messages += [result.message for result in await call_all(session, reply)]
+        return {"messages": messages, "turn": number + 1}
 
     async def _send(self, session: Session, number: int) -> None:
         for one in ("first", "second"):

@@ -129,11 +129,12 @@ class Run:
         skew_us = round(self.loop.chance.uniform(-SKEW_S_MAX, SKEW_S_MAX) * 1_000_000)
         process = self.faults.running[name] = self.loop.process(f"{name}#{start}", skew_us)
         work: Any = {"t": self._own, "d": self._dispatch, "r": self._route, "k": self._trim}[name[0]]
-        process.start(self._guarded(work(process, int(name[1:]))))
+        process.start(self._guarded(lambda: work(process, int(name[1:]))))
 
-    async def _guarded(self, work: Any) -> None:
+    async def _guarded(self, work: Callable[[], Any]) -> None:
+        """`work` makes its coroutine only now: a task may be ended before it began."""
         try:
-            await work
+            await work()
         except Exception as error:  # noqa: BLE001 - whatever ends a process is shown at the end of the run
             if self._failed is None:
                 self._failed = error
@@ -150,6 +151,7 @@ class Run:
             name=f"t{number}",
             peer=f"t{(number + 1) % len(work)}",
             turns=work[number],
+            checkpoints=self.scenario.checkpoints,
         ).run()
 
     def _dispatch(self, process: Process, number: int) -> Any:

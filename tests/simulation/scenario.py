@@ -99,8 +99,8 @@ class Scenario:
     """`work`: for each trajectory its turns, each what is done in it, tools side by side. `cancels`: (trajectory, s).
 
     `one_name`: all dispatchers are called the same, as in containers that are. `person`: somebody settles escalations.
-    `approvers`: what people say of a request, in order: (seconds after it, choice). `trims`: the ledger is trimmed
-    every so many seconds; 0 for never.
+    `approvers`: what people say of a request, in order: (seconds after it, choice). `trims`: ledger and inbox are
+    trimmed every so many seconds; 0 for never. `checkpoints`: owners take one after every turn, and go back to it.
     """
 
     seed: int
@@ -116,12 +116,19 @@ class Scenario:
     one_name: bool = False
     routers: int = 1
     trims: float = 0.0
+    checkpoints: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Scenario:
         """Every third is all about the sends of one or two calls."""
         chance = random.Random(f"{seed}/scenario")
-        return cls._narrow(seed, chance) if seed % 3 == 2 else cls._broad(seed, chance)
+        made = cls._narrow(seed, chance) if seed % 3 == 2 else cls._broad(seed, chance)
+        return made._with_checkpoints(chance) if chance.random() < 0.4 else made
+
+    def _with_checkpoints(self, chance: random.Random) -> Scenario:
+        """There is one more turn for each owner: the last has nothing to go back to."""
+        work = tuple((*turns, _turn(chance, chance.choice((1, 1, 2)))) for turns in self.work)
+        return replace(self, work=work, checkpoints=True)
 
     @classmethod
     def _narrow(cls, seed: int, chance: random.Random) -> Scenario:
@@ -196,6 +203,8 @@ class Scenario:
             yield replace(self, routers=1)
         if self.trims:
             yield replace(self, trims=0.0)
+        if self.checkpoints:
+            yield replace(self, checkpoints=False)
         for name in ("faults", "triggers", "appends", "sends", "cancels", "approvers"):
             these = getattr(self, name)
             for n in range(len(these)):

@@ -1,4 +1,5 @@
-"""Trimming of the ledger: below the first entry of any open intent, its end taken before the events (DESIGN §8, 4)."""
+"""Trimming of the ledger: below the first entry of any open intent, its end taken before the events (DESIGN §8, 4);
+and of the inbox, by the rule of `tracklog retention`."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from tests.simulation.log import SimLog, Store
 from tests.simulation.loop import Process
 from tests.simulation.truth import TOPICS
 from tracklog.consumers.dispatch.follow import NEW, Followed, follow
+from tracklog.consumers.retention.rules import inbox_cut
+from tracklog.consumers.retention.survey import survey
 from tracklog.infra.log.port import Log, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.codec import decode_event, decode_ledger
@@ -27,12 +30,22 @@ class Trimmer:
         while True:
             await asyncio.sleep(self._every_s * self._process.loop.chance.uniform(0.5, 1.5))
             self._store.trim(TOPICS.attempts, await self.bound())
+            self._store.trim(TOPICS.inbox, await self.inbox_bound())
 
     async def bound(self) -> int:
         """The first offset that is kept."""
         end = await self.end()
         open_calls = await self.open_calls()
         return await asyncio.to_thread(self.first_of, open_calls, end)
+
+    async def inbox_bound(self) -> int:
+        end = (await asyncio.to_thread(self._log.bounds, TOPICS.inbox, 0)).end
+        return await asyncio.to_thread(self._untaken, end)
+
+    def _untaken(self, end: int) -> int:
+        found = survey(self._log, self._log, TOPICS, 0)
+        records = read_range(self._log, TOPICS.inbox, 0, found.inbox.first, end)
+        return inbox_cut(TOPICS.inbox, found, records, end).before
 
     async def end(self) -> int:
         return (await asyncio.to_thread(self._log.bounds, TOPICS.attempts, 0)).end

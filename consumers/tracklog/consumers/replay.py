@@ -131,7 +131,7 @@ def follow(
     log: Log, topic: str, ranges: Sequence[Range], wanted: Filter, *, clock: Clock, for_s: float | None
 ) -> Iterator[Replayed]:
     """What is appended from the ends of the ranges on, as it comes; for ever, or for `for_s` seconds."""
-    reader = log.reader(topic, {one.partition: one.end for one in ranges})
+    reader = log.reader(topic, {one.partition: one.end for one in ranges}, follows=True)
     deadline = None if for_s is None else clock.monotonic_s() + for_s
     try:
         while deadline is None or clock.monotonic_s() < deadline:

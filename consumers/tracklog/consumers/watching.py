@@ -250,7 +250,7 @@ class Watch:
         self._merging = Merging(token.positions, token.held, self._clock)
         firsts = {p: self._log.bounds(self._topic, p).first for p in token.positions}
         starts = {p: max(start, firsts[p]) for p, start in self._merging.starts.items()}
-        self._reader = self._log.reader(self._topic, starts)
+        self._reader = self._log.reader(self._topic, starts, follows=True)
 
     def _poll(self) -> None:
         reader = self._reader

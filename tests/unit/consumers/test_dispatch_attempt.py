@@ -33,11 +33,17 @@ class Desk:
         self.held = self.quiet = False
         self.told_to_go = self.over = False
         """`over`: a result of the call stands at the end of the events, of which it was not told yet."""
+        self.frozen_s = 0.0
+        self.meanwhile: Row | None = None
+        """What the ledger says when the first who has read it comes to his senses, so many seconds later."""
 
     async def row(self, call: OpenCall) -> Row:
         self.looks += 1
         assert self.looks < 10, "it asks again and again"
-        return self.now
+        found, self.now = self.now, self.meanwhile or self.now
+        self.hand.advance(self.frozen_s)
+        self.frozen_s, self.meanwhile = 0.0, None
+        return found
 
     async def enter(self, call: OpenCall, slot: int, body: LedgerBody) -> Row:
         if isinstance(body, Done):
@@ -158,3 +164,24 @@ async def test_a_call_that_has_its_result_is_not_said_to_be_expired_when_its_slo
     # then it looks at the events first, and contradicts nobody
     assert [slot.tries for slot in desk.now.slots] == [False]
     assert desk.reports == []
+
+
+async def test_whoever_is_frozen_behind_his_look_at_the_ledger_asks_nobody_about_a_job_that_began_meanwhile() -> None:
+    # given an opaque call that another one has begun, and whose tool says that it answers by itself within the hour
+    intent = ToolIntent(
+        call_id="c",
+        tool="book",
+        arguments=Body.of("{}"),
+        effect=Effect.OPAQUE,
+        not_after=NOW_US + 60_000_000,
+        place=Place.DISPATCH,
+    )
+    begun = EMPTY._replace(slots=(Slot(b"another", NOW_US + 30_000_000, NOW_US),))
+    call, desk = OpenCall("t", "default", 1, 5, 0, intent, ZERO_HASH), Desk(begun)
+    until_us = NOW_US + 3600 * 1_000_000
+    # when somebody has read the ledger just before that, and goes on when the grace of the attempt is over
+    desk.frozen_s, desk.meanwhile = 100.0, begun._replace(pending_until=until_us)
+    await Attempting(call, None, desk, grace_s=60.0, output_bytes_max=1000).settle()
+    # then a person is asked when the job's own time is over, not before
+    assert [one.ran.status for one in desk.reports] == [ResultStatus.UNKNOWN]
+    assert desk.clock.now_us() >= until_us + 60_000_000

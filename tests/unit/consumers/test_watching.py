@@ -11,11 +11,12 @@ import pytest
 from tests.support.chains import Chain, append_all, run_of
 from tests.support.memory_logs import memory_log
 from tracklog.consumers.read_events import Standing
+from tracklog.consumers.replay import Filter, Range, follow
 from tracklog.consumers.watch_merge import HELD_MAX, HOLD_S
 from tracklog.consumers.watching import Token, Wanted, Watched, start_of, watch
 from tracklog.infra.clock import ManualClock
 from tracklog.infra.log.partitioner import partition_of
-from tracklog.infra.log.port import Log
+from tracklog.infra.log.port import Log, Reader
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import InputError, RangeError
 from tracklog.schemas.values import Body, Ref, Role
@@ -51,6 +52,25 @@ async def test_every_accepted_event_comes_once_in_the_order_of_its_trajectory(lo
         seqs = [one.event.envelope.seq for one in found if one.record.key == chain.trajectory_id.encode()]
         assert seqs == list(range(len(chain.records)))
     assert not any(one.trusted for one in found)
+
+
+async def test_a_stream_reads_as_one_that_follows(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its reader asks the broker 500 times a second for as long as something comes now and then."""
+    asked, plain = list[bool](), log.reader
+
+    def reader(topic: str, starts: Mapping[int, int], *, follows: bool = False) -> Reader:
+        asked.append(follows)
+        return plain(topic, starts, follows=follows)
+
+    monkeypatch.setattr(log, "reader", reader)
+    append_all(log, TOPIC, run_of("trip-1").records)
+
+    assert await taken(watch(log, TOPIC, start="beginning"), 1)
+    assert next(
+        follow(log, TOPIC, [Range(p, 0, 0, "") for p in range(PARTITIONS)], Filter(), clock=ManualClock(), for_s=None)
+    )
+
+    assert asked == [True, True]
 
 
 async def test_from_now_on_gives_what_comes_later_and_takes_the_first_of_a_run_on_trust(log: Log) -> None:

@@ -55,7 +55,7 @@ class EventStream(ServerSent):
     def _reader(self) -> Reader:
         partition = partition_of(self._key, self._log.partition_count(self._topic))
         first = self._log.bounds(self._topic, partition).first
-        return self._log.reader(self._topic, {partition: first})
+        return self._log.reader(self._topic, {partition: first}, follows=True)
 
     def _frames(self, accepted: Accepted, records: list[Record]) -> Iterator[bytes]:
         for record in records:

@@ -119,6 +119,7 @@ class Attempting:
         self._grace_us = round(grace_s * _US)
         self._output_bytes_max = output_bytes_max
         self._now = TwoClocks(self._clock)
+        self._looked_us = self._now.earliest_us()
         self._won: int | None = None
         self._sends = self._probes = 0
         self._absent = False
@@ -129,6 +130,9 @@ class Attempting:
         """Returns when nothing is left to be done. Raises what the desk raises; what was tried is then forgotten, and
         whoever comes next learns it from the ledger."""
         while self._call.open and (self._won is not None or not self._call.left):
+            self._looked_us = (
+                self._now.earliest_us()
+            )  # before: whoever is frozen behind the look has not seen what came
             row = await self._desk.row(self._call)
             if not await self._take(row):
                 return
@@ -136,7 +140,7 @@ class Attempting:
     def _known(self, *, barred: bool = False) -> Known:
         return Known(
             latest_us=self._now.latest_us(),
-            earliest_us=self._now.earliest_us(),
+            earliest_us=self._looked_us,
             grace_us=self._grace_us,
             has_probe=self._tool is not None and self._tool.probe is not None,
             paused=self._desk.paused(self._call),

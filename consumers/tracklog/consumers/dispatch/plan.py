@@ -60,9 +60,10 @@ class Step(NamedTuple):
 class Known(NamedTuple):
     """What this process knows beside the ledger.
 
-    `won`: the slot that it holds and has not used yet. `latest_us`, `earliest_us`: now, by the clock that is ahead and
-    by the one that is behind. `sends`, `probes`: how often it has sent again and probed. `absent`: a probe said so.
-    `paused`: no call of the tool may be begun. `barred`: its precondition has just said that it must not be sent.
+    `won`: the slot that it holds and has not used yet. `latest_us`: now, by the clock that is ahead. `earliest_us`:
+    just before the ledger was read, by the one that is behind. `sends`, `probes`: how often it has sent again and
+    probed. `absent`: a probe said so. `paused`: no call of the tool may be begun. `barred`: its precondition has just
+    said that it must not be sent.
     """
 
     latest_us: int
