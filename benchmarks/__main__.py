@@ -16,6 +16,7 @@ from benchmarks import (
     chain,
     churning,
     dispatching,
+    exporting,
     held,
     ingesting,
     live,
@@ -70,6 +71,7 @@ PARTS: dict[str, Callable[[], list[Measure]]] = {
     "replay": replaying.measure_replays,
     "ingest": ingesting.measure_ingest,
     "live": live.measure_live,
+    "export": exporting.measure_export,
 }
 
 LONG: Final = frozenset({"churn", "churn-brokers", "plugged", "rebuild"})

@@ -52,6 +52,8 @@ class Killed(NamedTuple):
     commits: int
     seconds: float
     stored_ratio: float
+    merged_mb: list[float]
+    """Sizes of the files after compaction, the largest first."""
 
 
 def main() -> int:
@@ -157,12 +159,14 @@ def _judged(store: str, settings: Settings, events: int, kills: int, seconds: fl
     twice = pc.sum(pc.greater(counted["count_all"], 1)).as_py() or 0
     raw = sum(pc.sum(pc.binary_length(batch["payload"])).as_py() or 0 for batch in dataset.to_batches(["payload"]))
     compact(table, SystemClock().now_us())
+    merged_mb = sorted((file.size_bytes / 1e6 for file in table.files()), reverse=True)
     checked = verification_of(settings, blobs=False)
     faults = [str(fault) for report in checked.histories.reports() for fault in report.faults]
     faults += [str(fault) for fault in checked.log.faults]
     ratio = stored / raw if raw else 0.0
     rows = places.num_rows
-    return Killed(store, events, kills, rows, twice, faults[:20], _kafka_count(settings), table.version, seconds, ratio)
+    kafka = _kafka_count(settings)
+    return Killed(store, events, kills, rows, twice, faults[:20], kafka, table.version, seconds, ratio, merged_mb)
 
 
 def _kafka_count(settings: Settings) -> int:
@@ -192,12 +196,13 @@ def page(seed: int, found: list[Killed]) -> str:
     head = (
         f"Exporters started in twos and threes, each with all partitions, killed at random (SIGKILL, seed {seed}).\n"
         "\n| store | events in the log | kills | rows | rows there twice | Kafka's count | faults of verify |"
-        " versions | seconds | stored bytes of raw Avro |\n"
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
+        " versions | seconds | stored bytes of raw Avro | files after compaction, MB |\n"
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
     )
     rows = [
         f"| {one.store} | {one.events:,} | {one.kills} | {one.rows:,} | {one.twice} | {one.kafka:,} |"
         f" {len(one.faults)} | {one.commits} | {one.seconds:.0f} | {one.stored_ratio:.0%} |"
+        f" {', '.join(f'{mb:.0f}' for mb in one.merged_mb[:8])} |"
         for one in found
     ]
     return "\n".join([head, *rows])

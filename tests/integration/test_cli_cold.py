@@ -112,6 +112,13 @@ def test_a_file_in_the_way_is_an_error_that_says_so(here: Exporting, tmp_path: P
     assert "a file stands where a directory is needed" in done.stderr
 
 
+def test_a_place_where_no_directory_can_be_is_an_error_that_says_so(here: Exporting) -> None:
+    done = called(here, "export", "--to", "/proc/cold", "--once", code=3)
+
+    assert "no directory can be made there" in done.stderr
+    assert "name another address" in done.stderr
+
+
 def test_no_table_is_an_error_that_says_what_makes_one(here: Exporting, tmp_path: Path) -> None:
     assert "tracklog export" in called(here, "cold", "stats", "--at", str(tmp_path / "none"), code=3).stderr
 

@@ -54,9 +54,12 @@ def test_two_exporters_that_both_own_everything_write_nothing_twice(s3: dict[str
         assert world.exported() == world.expected()
 
 
-def test_a_store_whose_every_second_put_fails_is_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["--failing", "--slow"])
+def test_a_store_whose_every_second_put_fails_or_takes_its_time_gets_every_record_once(
+    tmp_path: Path, fault: str
+) -> None:
     with (
-        s3_server("--failing") as options,
+        s3_server(fault) as options,
         exporting_on(f"sqlite:{tmp_path / 'log.db'}", "tracklog", tmp_path, cold=on_s3(options, tmp_path)) as world,
     ):
         world.fill(*runs(6))
@@ -73,6 +76,18 @@ def test_a_store_without_conditional_puts_is_refused(tmp_path: Path) -> None:
     ):
         world.export()
     assert "conditional puts" in caught.value.hint
+
+
+@pytest.mark.parametrize("fault", ["--stranger", "--read-only"])
+def test_a_store_that_does_not_know_us_or_lets_nobody_write_is_named(tmp_path: Path, fault: str) -> None:
+    with (
+        s3_server(fault) as options,
+        exporting_on(f"sqlite:{tmp_path / 'log.db'}", "tracklog", tmp_path, cold=on_s3(options, tmp_path)) as world,
+        pytest.raises(ColdRefused, match=tmp_path.name) as caught,
+    ):
+        world.export()
+    assert "the credentials and the rights" in caught.value.hint
+    assert "hush-hush" not in str(caught.value)
 
 
 def test_a_bucket_that_is_not_there_is_named(s3: dict[str, str], tmp_path: Path) -> None:

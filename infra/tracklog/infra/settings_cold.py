@@ -32,8 +32,8 @@ class ColdSettings(Section):
     """The consumer group of the exporters, after the prefix. All that write one table are of one group."""
     rows_max: Count = 200_000
     """Events of one commit: a commit is made when so many wait."""
-    bytes_max: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 64 * 1024 * 1024
-    """Bytes of rows of one commit, as they lie in memory: a commit is made when so many wait. Default 64 MiB, which
+    bytes_max: Annotated[int, Field(ge=1, le=256 * 1024 * 1024)] = 32 * 1024 * 1024
+    """Bytes of rows of one commit, as they lie in memory: a commit is made when so many wait. Default 32 MiB, which
     keeps an exporter under 500 MB; more make larger files, which compaction makes anyway."""
     age_s: Positive = 60.0
     """Seconds for which an event waits for company at most, by the exporter's own steady clock: so this is the

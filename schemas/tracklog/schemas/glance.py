@@ -1,7 +1,8 @@
 """Reading most envelopes by hand: what decoding by the schema gives, for a third of the time.
 
-An envelope of the usual form (no inbox record, at most one cause, of its own trajectory, no ext) is read here straight
-from its Avro bytes. Of any other, None comes back, and the schema decodes it. A property test holds the two equal.
+An envelope of the usual form (at most one cause, of its own trajectory, no inbox position, no ext) is read here
+straight from its Avro bytes. Of any other, None comes back, and the schema decodes it. A property test holds the two
+equal.
 """
 
 from __future__ import annotations
@@ -13,23 +14,26 @@ from typing import Any, Final, NamedTuple
 from tracklog.schemas.envelope import Envelope
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.stamp import avro_long
-from tracklog.schemas.values import Ref, check_trajectory_id
+from tracklog.schemas.values import InboxId, Ref, check_trajectory_id
 
-__all__ = ["Place", "read_envelope", "read_place"]
+__all__ = ["Place", "read_envelope", "read_fields", "read_place"]
 
 NAMES_KEPT: Final = 10_000
-"""Trajectory ids and tenants that are not checked again."""
+"""Trajectory ids, tenants and inbox sources that are not checked again."""
+LENGTHS_KEPT: Final = 256
+"""Lengths of trajectory ids whose pattern is kept."""
 _EVEN: Final = bytes(range(0, 128, 2))
 _COUNT: Final = (
     rb"([" + re.escape(_EVEN) + rb"]|[" + re.escape(bytes(n | 0x80 for n in _EVEN)) + rb"][\x80-\xff]{0,6}[\x00-\x7f])"
 )
 """A number from 0 to 2^55 - 1 as a zig-zag varint: even, of 8 bytes at most."""
-_FIRST: Final = re.compile(_COUNT * 3 + rb"(.{16})", re.DOTALL)
-"""seq, epoch, turn, event id"""
-_CAUSE: Final = re.compile(_COUNT + rb"\x00")
-_LAST: Final = re.compile(rb"\x00" + _COUNT * 2 + rb"\x00\x00\x00(.{32})\x00", re.DOTALL)
-"""End of the causes, lamport, recorded at, no inbox id, no inbox position, no key id, previous hash, no ext"""
-_ONE: Final = b"\x02"
+_END: Final = rb"\x00\x00(.{32})\x00"
+"""No inbox position, no key id, previous hash, no ext"""
+_ALONE: Final = re.compile(rb"()\x00" + _END, re.DOTALL)
+"""No inbox id before them"""
+_TAKEN: Final = re.compile(_COUNT + _END, re.DOTALL)
+"""The inbox id's number before them"""
+_ONE: Final = 2
 _Match = re.Match[bytes]
 _FIELDS: Final = set(Envelope.model_fields)
 """The same one for all envelopes: they are frozen, and a copy copies it."""
@@ -41,9 +45,9 @@ def read_envelope(key: bytes, payload: bytes) -> tuple[Envelope, int] | None:
     parts = _parts(key, payload)
     if parts is None:
         return None
-    trajectory_id, tenant, first, cause, last = parts
-    seq, epoch, turn, event_id = first.groups()
-    lamport, recorded_at, prev_hash = last.groups()
+    trajectory_id, tenant, first, source, last = parts
+    seq, epoch, turn, event_id, _, cause, lamport, recorded_at = first.groups()
+    inbox_seq, prev_hash = last.groups()
     fields: dict[str, Any] = {
         "trajectory_id": trajectory_id,
         "tenant": tenant,
@@ -51,16 +55,37 @@ def read_envelope(key: bytes, payload: bytes) -> tuple[Envelope, int] | None:
         "epoch": _number(epoch),
         "turn": _number(turn),
         "event_id": event_id,
-        "causes": () if cause is None else (Ref(trajectory_id=trajectory_id, seq=_number(cause[1])),),
+        "causes": () if cause is None else (Ref(trajectory_id=trajectory_id, seq=_number(cause)),),
         "lamport": _number(lamport),
         "recorded_at": _number(recorded_at),
-        "inbox_id": None,
+        "inbox_id": None if source is None else InboxId(source=source, seq=_number(inbox_seq)),
         "inbox_position": None,
         "key_id": None,
         "prev_hash": prev_hash,
         "ext": {},
     }
     return _checked(fields), last.end()
+
+
+def read_fields(key: bytes, payload: bytes) -> tuple[dict[str, Any], int] | None:
+    """The same as plain values, without event id, causes and previous hash."""
+    parts = _parts(key, payload)
+    if parts is None:
+        return None
+    trajectory_id, tenant, first, source, last = parts
+    seq, epoch, turn, lamport, recorded_at = first.group(1, 2, 3, 7, 8)
+    fields = {
+        "trajectory_id": trajectory_id,
+        "tenant": tenant,
+        "seq": _number(seq),
+        "epoch": _number(epoch),
+        "turn": _number(turn),
+        "lamport": _number(lamport),
+        "recorded_at": _number(recorded_at),
+        "inbox_id": None if source is None else {"source": source, "seq": _number(last[1])},
+        "ext": {},
+    }
+    return fields, last.end()
 
 
 class Place(NamedTuple):
@@ -78,31 +103,42 @@ def read_place(key: bytes, payload: bytes) -> Place | None:
     if parts is None:
         return None
     trajectory_id, _, first, _, last = parts
-    return Place(trajectory_id, _number(first[1]), _number(first[2]), last[3])
+    return Place(trajectory_id, _number(first[1]), _number(first[2]), last[2])
 
 
-def _parts(key: bytes, payload: bytes) -> tuple[str, str, _Match, _Match | None, _Match] | None:
-    """Trajectory id, tenant, and what matched: the first numbers, the cause if there is one, the rest."""
-    size = avro_long(len(key))
-    own = size + key
+def _parts(key: bytes, payload: bytes) -> tuple[str, str, _Match, str | None, _Match] | None:
+    """Trajectory id, tenant, and what matched: up to the time of recording; the inbox source, if any; the rest."""
+    own = _own(key)
     end = len(own)
     if not payload.startswith(own) or end >= len(payload) or payload[end] & 0x81:
         return None  # of another key, or the tenant's length is not in one byte
     at = end + 1 + (payload[end] >> 1)
-    trajectory_id, tenant = _trajectory_id(key), _tenant(payload[end + 1 : at])
-    first = _FIRST.match(payload, at)
-    if first is None or trajectory_id is None or tenant is None:
+    trajectory_id, tenant = _trajectory_id(key), _name(payload[end + 1 : at])
+    first = _first(end).match(payload, at)
+    if first is None or trajectory_id is None or tenant is None or (first[5] is not None and first[5] != own):
         return None
-    after, cause = first.end(), None
-    if payload[after : after + 1] == _ONE:
-        if not payload.startswith(own, after + 1):
+    after, source = first.end(), None
+    if after + 1 < len(payload) and payload[after] == _ONE and not payload[after + 1] & 0x81:
+        begin = after + 2
+        after = begin + (payload[after + 1] >> 1)
+        source = _name(payload[begin:after])
+        if source is None:
             return None
-        cause = _CAUSE.match(payload, after + 1 + end)
-        if cause is None:
-            return None
-        after = cause.end() - 1
-    last = _LAST.match(payload, after)
-    return None if last is None else (trajectory_id, tenant, first, cause, last)
+    last = (_ALONE if source is None else _TAKEN).match(payload, after)
+    return None if last is None else (trajectory_id, tenant, first, source, last)
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def _own(key: bytes) -> bytes:
+    return avro_long(len(key)) + key
+
+
+@lru_cache(maxsize=LENGTHS_KEPT)
+def _first(own_bytes: int) -> re.Pattern[bytes]:
+    """seq, epoch, turn, event id, at most one cause (its trajectory with the length before it, its seq), lamport,
+    recorded at; `own_bytes`: how long a cause's trajectory is, with its length."""
+    cause = rb"(?:\x00|\x02(.{%d})" % own_bytes + _COUNT + rb"\x00)"
+    return re.compile(_COUNT * 3 + rb"(.{16})" + cause + _COUNT * 2, re.DOTALL)
 
 
 def _checked(fields: dict[str, Any]) -> Envelope:
@@ -134,9 +170,9 @@ def _trajectory_id(key: bytes) -> str | None:
 
 
 @lru_cache(maxsize=NAMES_KEPT)
-def _tenant(raw: bytes) -> str | None:
+def _name(raw: bytes) -> str | None:
     try:
-        tenant = raw.decode()
+        name = raw.decode()
     except ValueError:
         return None
-    return tenant if 1 <= len(tenant) <= TEXT_FIELD_CHARS_MAX else None
+    return name if 1 <= len(name) <= TEXT_FIELD_CHARS_MAX else None

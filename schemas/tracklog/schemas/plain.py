@@ -20,6 +20,7 @@ from tracklog.schemas.catalog import HEADER_TYPE, Kind, Schema
 from tracklog.schemas.chain import event_hash
 from tracklog.schemas.codec import HEADER_HASH, decode_event, split_frame
 from tracklog.schemas.errors import ForeignRecord
+from tracklog.schemas.glance import read_fields
 
 __all__ = ["PlainEvent", "plain_event"]
 
@@ -28,7 +29,9 @@ _COUNTS: Final = ("seq", "epoch", "turn", "lamport", "recorded_at")
 
 
 class PlainEvent(NamedTuple):
-    """`version` and `body` are None for a type or version that is not known, `body` also when it does not decode.
+    """`envelope` may be without event id, causes and previous hash: they are in the payload.
+
+    `version` and `body` are None for a type or version that is not known, `body` also when it does not decode.
 
     `stated_hash` is what a record's header states where that is not the hash of its bytes: such a record is tampered.
     """
@@ -50,17 +53,17 @@ def plain_event(key: bytes | None, value: bytes | None, headers: Sequence[tuple[
     named = dict(headers)
     fingerprint, payload = split_frame(value, named)
     schema = catalog.find(fingerprint, named.get(HEADER_TYPE))
-    fields = _fields(schema, payload)
-    if fields is None or fields[ENVELOPE_FIELD]["trajectory_id"] != _id_of(key) or not _counts(fields[ENVELOPE_FIELD]):
-        fields = _slowly(key, value, headers)
-    envelope = fields.pop(ENVELOPE_FIELD)
+    found = _by_hand(schema, key, payload)
+    if found is None:
+        found = _by_schema(schema, key, payload)
+    envelope, body = found if found is not None else (_slowly(key, value, headers), None)
     digest = event_hash(fingerprint, payload)
     stated = named.get(HEADER_HASH)
     return PlainEvent(
         schema.name if schema is not None else (named.get(HEADER_TYPE) or b"unknown").decode(errors="replace"),
         None if schema is None else schema.version,
         envelope,
-        fields or None,
+        body or None,
         fingerprint,
         payload,
         digest,
@@ -68,7 +71,28 @@ def plain_event(key: bytes | None, value: bytes | None, headers: Sequence[tuple[
     )
 
 
-def _fields(schema: Schema | None, payload: bytes) -> dict[str, Any] | None:
+_Found = tuple[Mapping[str, Any], dict[str, Any] | None]
+"""Envelope and body."""
+
+
+def _by_hand(schema: Schema | None, key: bytes | None, payload: bytes) -> _Found | None:
+    """None for an envelope that is not of the usual form, or what is none of ours."""
+    if schema is None or not key or schema.kind is not Kind.EVENTS:
+        return None
+    found = read_fields(key, payload)
+    if found is None:
+        return None
+    envelope, at = found
+    source = BytesIO(payload)
+    source.seek(at)
+    try:
+        body: Any = fastavro.schemaless_reader(source, schema.body, None)
+    except _AVRO_ERRORS:
+        return envelope, None
+    return envelope, body if source.tell() == len(payload) else None
+
+
+def _by_schema(schema: Schema | None, key: bytes | None, payload: bytes) -> _Found | None:
     """None for what is not the common case."""
     if schema is None or schema.kind is not Kind.EVENTS:
         return None
@@ -77,7 +101,10 @@ def _fields(schema: Schema | None, payload: bytes) -> dict[str, Any] | None:
         fields: Any = fastavro.schemaless_reader(source, schema.parsed, None)
     except _AVRO_ERRORS:
         return None
-    return fields if source.tell() == len(payload) else None
+    envelope = fields.pop(ENVELOPE_FIELD)
+    if source.tell() != len(payload) or envelope["trajectory_id"] != _id_of(key) or not _counts(envelope):
+        return None
+    return envelope, fields
 
 
 def _counts(envelope: Mapping[str, Any]) -> bool:
@@ -86,7 +113,7 @@ def _counts(envelope: Mapping[str, Any]) -> bool:
 
 def _slowly(key: bytes | None, value: bytes, headers: Sequence[tuple[str, bytes | None]]) -> dict[str, Any]:
     """With all checks. A body that did not decode the quick way is left out."""
-    return {ENVELOPE_FIELD: decode_event(key, value, headers).envelope.model_dump()}
+    return decode_event(key, value, headers).envelope.model_dump()
 
 
 @lru_cache(maxsize=100_000)

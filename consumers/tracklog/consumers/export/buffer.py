@@ -24,29 +24,23 @@ class Buffer:
         self.gaps: dict[int, int] = {}
         self.models = models
         self._batches: list[Batch] = []
+        self.rows = 0
+        self.size_bytes = 0
+        """Of the encoded events."""
+        self.held_bytes = 0
+        """What the rows take in memory."""
 
-    def add(self, batch: Batch, end: int) -> None:
+    def add(self, batch: Batch) -> None:
         self._batches.append(batch)
-        self.end = end
+        self.end = batch.end
+        self.rows += batch.rows.num_rows + batch.foreign.num_rows
+        self.size_bytes += batch.size_bytes
+        self.held_bytes += batch.rows.nbytes + batch.foreign.nbytes
 
     def skip_to(self, offset: int) -> None:
         """Passes offsets that the log has let go of."""
         self.gaps[self.end] = offset
         self.end = offset
-
-    @property
-    def rows(self) -> int:
-        return sum(batch.rows.num_rows + batch.foreign.num_rows for batch in self._batches)
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the encoded events."""
-        return sum(batch.size_bytes for batch in self._batches)
-
-    @property
-    def held_bytes(self) -> int:
-        """What the rows take in memory."""
-        return sum(batch.rows.nbytes + batch.foreign.nbytes for batch in self._batches)
 
     @property
     def first_ms(self) -> int | None:
@@ -67,6 +61,7 @@ class Buffer:
     def stored_to(self, offset: int) -> None:
         """All of it is in the table, which ends at `offset`: that may be further than what was gathered."""
         self._batches.clear()
+        self.rows = self.size_bytes = self.held_bytes = 0
         self.gaps.clear()
         self.first = None
         self.begin = offset

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, Protocol
 import pyarrow as pa
 
 from tracklog.consumers.export.buffer import Buffer
-from tracklog.consumers.export.models import Models
+from tracklog.consumers.export.models import TRAJECTORIES_MAX, Models
 from tracklog.consumers.export.redacting import ExportPolicy
-from tracklog.consumers.export.rows import batch_of
+from tracklog.consumers.export.rows import batches_of
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.cold.scan import last_models
 from tracklog.infra.cold.staging import staged
@@ -101,6 +101,8 @@ class Exporter:
         models = Models(lambda wanted: last_models(self._tables.events, partition, wanted))
         self._buffers[partition] = buffer = Buffer(begin, bounds.first if known is None else None, models)
         self.stored[partition] = begin
+        for one in self._buffers.values():
+            one.models.kept_max = max(1, TRAJECTORIES_MAX // len(self._buffers))
         if bounds.first > begin:
             self._pass_gap(partition, buffer, bounds.first)
         return buffer.end
@@ -144,12 +146,13 @@ class Exporter:
         if records[0].offset > buffer.end and (first := self._log.bounds(topic, partition).first) > buffer.end:
             self._pass_gap(partition, buffer, first)
             records = [record for record in records if record.offset >= first]
-        if not records:
-            return
-        batch = batch_of(records, buffer.end, self._tables.events.identity, buffer.models, self._policy)
-        buffer.add(batch, records[-1].offset + 1)
-        if self._waiting_since_s is None:
-            self._waiting_since_s = self._clock.monotonic_s()
+        identity = self._tables.events.identity
+        for batch in batches_of(records, buffer.end, identity, buffer.models, self._policy):
+            buffer.add(batch)
+            if self._waiting_since_s is None:
+                self._waiting_since_s = self._clock.monotonic_s()
+            if self._is_enough():
+                self.commit()
 
     def _pass_gap(self, partition: int, buffer: Buffer, first: int) -> None:
         topic = self._tables.events.identity.topic

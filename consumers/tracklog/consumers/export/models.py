@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from tracklog.infra.cold.columns import NO_MODEL
 
-__all__ = ["Models", "Seen", "served_by"]
+__all__ = ["TRAJECTORIES_MAX", "Models", "Seen", "served_by"]
 
 TRAJECTORIES_MAX: Final = 100_000
-"""Trajectories whose model is remembered; those not heard of for longest are looked up in the table again."""
+"""Trajectories whose model an exporter remembers, some 30 MB; those not heard of for longest are looked up again."""
 _REPLIED: Final = "ModelReplied"
 
 
@@ -34,6 +34,8 @@ class Models:
     def __init__(self, look_up: Callable[[set[str]], Mapping[str, str]]) -> None:
         self._look_up = look_up
         self._last: OrderedDict[str, str] = OrderedDict()
+        self.kept_max = TRAJECTORIES_MAX
+        """Of this partition."""
 
     def column(self, events: Sequence[Seen]) -> list[str]:
         """The model of each, of events in order."""
@@ -50,7 +52,7 @@ class Models:
         models = [self._take(trajectory_id, served) for trajectory_id, _, served in events]
         for trajectory_id in {one.trajectory_id for one in events}:
             last.move_to_end(trajectory_id)
-        while len(last) > TRAJECTORIES_MAX:
+        while len(last) > self.kept_max:
             last.popitem(last=False)
         return models
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -21,13 +20,18 @@ from tracklog.producers.fork_start import EXT_REPLY
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.plain import PlainEvent, plain_event
 
-__all__ = ["Batch", "batch_of", "body_text", "date_of", "may_name_blobs", "table_of"]
+__all__ = ["Batch", "batches_of", "body_text", "date_of", "may_name_blobs", "table_of"]
 
+BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes of a batch, payloads and JSON: a body of many small parts is twenty times as large in JSON."""
 DAY_MS: Final = 24 * 3600 * 1000
 _EPOCH: Final = date(1970, 1, 1)
 _DAYS_MAX: Final = (date.max - _EPOCH).days
-_NAMES_BLOB = re.compile(rb'"stored":true|"media_type":"(?:[^"\\]|\\.)*"[,}](?!"stored")')
-"""A body that is stored, or a reference that is no body: what may name a blob. The rest is told by decoding it."""
+_STORED: Final = b'"stored":true'
+_MEDIA_TYPE: Final = b'"media_type":"'
+_HELD: Final = b'"stored":false'
+"""A body has the last two, or the first and names a blob. A media type without them is a reference's. What is text has
+no such quotes inside; whoever names a label so is decoded in vain."""
 _DRIFT: Final = "DriftCrossed"
 
 
@@ -40,24 +44,41 @@ class Batch(NamedTuple):
     size_bytes: int
     first_ms: int
     last_ms: int
+    end: int
+    """Where its last record ends."""
 
 
-def batch_of(
+def batches_of(
     records: Sequence[Record], begin: int, log: Identity, models: Models, policy: ExportPolicy | None = None
-) -> Batch:
-    """Of records in order, none twice; `begin` is where the record before them ends. `policy` says what rows show."""
+) -> Iterator[Batch]:
+    """Of records in order, none twice; `begin` is where the record before them ends. `policy` says what rows show.
+    None is larger than it must be."""
+    at = 0
+    while at < len(records):
+        batch, at = _batch(records, at, begin, log, models, policy)
+        begin = batch.end
+        yield batch
+
+
+def _batch(
+    records: Sequence[Record], first: int, begin: int, log: Identity, models: Models, policy: ExportPolicy | None
+) -> tuple[Batch, int]:
+    """From the record of this number on; with the number of the one behind it."""
     events: list[tuple[Any, ...]] = []
     foreign: list[tuple[Any, ...]] = []
     naming: list[Record] = []
     seen: list[Seen] = []
-    size_bytes, day = 0, _Days()
-    for record in records:
+    size_bytes, held_bytes, day, number = 0, 0, _Days(), first
+    while number < len(records) and held_bytes < BATCH_BYTES_MAX:
+        record = records[number]
+        number += 1
         skipped, begin = record.offset - begin, record.offset + 1
         try:
             event = plain_event(record.key, record.value, record.headers)
         except ForeignRecord as error:
             row = _foreign_row(record, skipped, error.message, day.of(record.timestamp_ms), policy)
             foreign.append(row)
+            held_bytes += len(record.value or b"")
             continue
         envelope, body = event.envelope, event.body
         shown, payload = (body, event.payload) if policy is None else policy.shown(event)
@@ -66,6 +87,7 @@ def batch_of(
             naming.append(record)
         inbox = envelope["inbox_id"]
         size_bytes += len(event.payload)
+        held_bytes += len(event.payload) + len(text or b"")
         events.append(
             (
                 record.partition,
@@ -92,9 +114,9 @@ def batch_of(
             )
         )
         seen.append(Seen(envelope["trajectory_id"], envelope["seq"], served_by(event.name, body)))
-    times = [record.timestamp_ms for record in records]
-    rows = _table(events, EVENTS, log, models.column(seen))
-    return Batch(rows, _table(foreign, UNDECODABLE, log), naming, size_bytes, min(times), max(times))
+    times = [record.timestamp_ms for record in records[first:number]]
+    rows, aside = _table(events, EVENTS, log, models.column(seen)), _table(foreign, UNDECODABLE, log)
+    return Batch(rows, aside, naming, size_bytes, min(times), max(times), begin), number
 
 
 def body_text(body: Mapping[str, Any]) -> bytes:
@@ -114,7 +136,7 @@ def may_name_blobs(event: PlainEvent, text: bytes | None) -> bool:
     ext = event.envelope["ext"]
     if ext and (EXT_TOOLS in ext or EXT_REPLY in ext):
         return True
-    return event.name == _DRIFT or _NAMES_BLOB.search(text) is not None
+    return event.name == _DRIFT or _STORED in text or text.count(_MEDIA_TYPE) != text.count(_HELD)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

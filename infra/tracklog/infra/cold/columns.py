@@ -85,10 +85,11 @@ UNDECODABLE: Final = pa.schema(
 """The side table: records of the events topic that are no events. `headers` is JSON, [[name, hex]]."""
 
 _PLACED: Final = Struct("<iqq")
+_CHECK: Final = Struct("<q")
 
 
 def row_check(event_hash: bytes, partition: int, offset: int, append_ms: int) -> int:
     """The column `check`: the first 8 bytes, little-endian and signed, of SHA-256 over the event's hash, the partition
     (4 bytes), the offset and the time of append (8 each, little-endian)."""
     digest = hashlib.sha256(event_hash + _PLACED.pack(partition, offset, append_ms)).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
+    return int(_CHECK.unpack_from(digest)[0])

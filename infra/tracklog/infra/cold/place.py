@@ -55,7 +55,7 @@ class Place:
         """Before a table is made: the folder, or that the store can hold one. Raises ColdRefused, ColdMissing."""
         with speaking_of(f"cannot make a table in {self.uri}"):
             if self.folder is not None:
-                make_durable_directory(self.folder / LOG)
+                _make(self.folder / LOG)
                 return
             assert isinstance(self._files, BlobObjects)
             if not self._files.refuses_second(PROBE):
@@ -113,6 +113,15 @@ class Place:
                 if sync_file(log / f"{version:020}.checkpoint.parquet"):
                     sync_file(log / "_last_checkpoint")
             sync_directory(log)
+
+
+def _make(folder: Path) -> None:
+    try:
+        make_durable_directory(folder)
+    except FileNotFoundError as error:  # of a file system that has no directories of anybody's, such as /proc
+        raise ColdRefused(
+            f"cannot make a table in {folder.parent}: no directory can be made there", hint="name another address"
+        ) from error
 
 
 def _folder_of(uri: str) -> Path | None:
