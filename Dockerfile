@@ -14,14 +14,17 @@ COPY infra infra
 COPY producers producers
 COPY processors processors
 COPY consumers consumers
+# What is uninstalled is for the command line of the library of conditions, which Tracklog does not import; nor does it
+# import lexers, so they stay source.
 # Wheels only: no compiler is needed here, and none is there to be copied. No pip either: `python3 -m ensurepip` brings it.
 RUN /opt/build/bin/pip install --only-binary :all: -c constraints.txt hatchling \
     && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && /opt/build/bin/pip --python /opt/tracklog/bin/python install --only-binary :all: \
+    && /opt/build/bin/pip --python /opt/tracklog/bin/python install --only-binary :all: --no-compile \
         -c constraints.txt --find-links /wheels "tracklog[${EXTRAS}]" \
+    && /opt/build/bin/pip --python /opt/tracklog/bin/python uninstall -y prompt_toolkit wcwidth \
     && find /opt/tracklog -depth -type d \( -name tests -o -name test \) -path '*/site-packages/*' -exec rm -rf {} + \
     && find /opt/tracklog -type f \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' \) -delete \
-    && /opt/tracklog/bin/python -m compileall -q -j 0 /opt/tracklog/lib
+    && /opt/tracklog/bin/python -m compileall -q -j 0 -x '/pygments/lexers/' /opt/tracklog/lib
 
 # hadolint ignore=DL3006
 FROM ${BASE}

@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 with_python = $(foreach d,$(1),$(if $(shell find $(d) -name '*.py' -print -quit 2>/dev/null),$(d)))
 
-.PHONY: help setup demo demo-kafka test prometheus alerts test-faults test-kubernetes image crash-matrix bench-peers bench-cold airline simulate model check sbom audit docs bench stack-up stack-down fmt constraints
+.PHONY: help setup demo demo-kafka test prometheus alerts test-faults test-kubernetes image test-image crash-matrix bench-peers bench-cold airline simulate model check sbom audit docs bench stack-up stack-down fmt constraints
 
 help: ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1 ## /' | \
@@ -64,6 +64,13 @@ TAG ?= 0.1.0
 image: ## Builds the image and the example on it with buildah: make image BASE=... TAG=... (TRACKLOG_EXTRAS names extras).
 	@echo "== image"
 	scripts/image.sh "$(BASE)" "$(TAG)"
+
+BASE_MADE := localhost/tracklog-base:bookworm
+
+test-image: setup ## Builds the image on a base of Debian packages, says how large it is, and runs its commands (buildah, debootstrap).
+	@echo "== image on a base of its own"
+	scripts/base.sh $(BASE_MADE)
+	TRACKLOG_TEST_IMAGE_BASE=$(BASE_MADE) $(PY) -m pytest tests/kubernetes/test_image.py
 
 MATRIX ?=
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import services
-from benchmarks.measure import Measure, milliseconds_p50
+from benchmarks.measure import Measure, cpu_s_of, milliseconds_p50
 from benchmarks.startup import COMMAND
 from tracklog.infra.stack.ports import LOOPBACK, free_ports
 from tracklog.infra.stack.process import wait_until
@@ -45,12 +45,12 @@ def measure_ingest() -> list[Measure]:
 
 def _of_log(name: str, log: str, redis: str, folder: Path) -> Iterator[Measure]:
     with _serving(log, redis, folder) as (port, pid):
-        before_s = _cpu_s(pid)
+        before_s = cpu_s_of(pid)
         one = _Client(port, "one").record()
         began = time.perf_counter()
         with ThreadPoolExecutor(CLIENTS) as pool:
             found = list(pool.map(lambda number: _Client(port, f"many-{number}").record(), range(CLIENTS)))
-        took_s, cpu_s = time.perf_counter() - began, _cpu_s(pid) - before_s
+        took_s, cpu_s = time.perf_counter() - began, cpu_s_of(pid) - before_s
     events = TURNS_A_BATCH * 5 * BATCHES
     yield Measure(f"{name}: one client", events / sum(one), "events/s")
     yield Measure(f"{name}: one client, a batch of 100, p50", milliseconds_p50(one), "ms")
@@ -73,12 +73,6 @@ def _serving(log: str, redis: str, folder: Path) -> Iterator[tuple[int, int]]:
     finally:
         process.terminate()
         process.wait()
-
-
-def _cpu_s(pid: int) -> float:
-    """What the process has taken so far, as Linux counts it."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_up(port: int) -> bool:

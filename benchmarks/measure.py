@@ -6,6 +6,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 Bound = Literal["at least", "at most", "shown"]
@@ -35,6 +36,12 @@ class Measure:
 def machine_load() -> Measure:
     """How many processes wanted a processor: times above the number of cores are not what this machine can do."""
     return Measure(f"load average of the machine meanwhile, {os.cpu_count()} cores", os.getloadavg()[1], "")
+
+
+def cpu_s_of(pid: int) -> float:
+    """The processor seconds that a process has taken so far, as Linux counts them."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def milliseconds_p50(durations_s: Sequence[float]) -> float:

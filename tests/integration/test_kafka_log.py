@@ -19,7 +19,14 @@ from tracklog.infra.log.port import Bounds, Log, Position, Record
 from tracklog.infra.log.ranges import append_and_wait, read_range, resolve_range
 from tracklog.infra.stack.kafka_server import KafkaServer
 from tracklog.infra.stack.process import wait_until
-from tracklog.schemas.errors import AppendError, LogQueueFull, LogUnavailable, SettingsError, TopicMissing
+from tracklog.schemas.errors import (
+    AppendError,
+    AppendUnknown,
+    LogQueueFull,
+    LogUnavailable,
+    SettingsError,
+    TopicMissing,
+)
 from tracklog.schemas.topics import TopicSpec
 
 pytestmark = pytest.mark.kafka
@@ -154,6 +161,29 @@ def test_full_queue_is_back_pressure(case: LogCase) -> None:
     assert full.definite
     assert log.flush(20) == 0
     assert len(outcomes) == queued == log.bounds(topic, 0).end
+
+
+def test_records_that_wait_for_those_before_them_come_in_order(case: LogCase) -> None:
+    log = case.open()
+    topic = case.topic(log)
+    outcomes: list[Position | AppendError | None] = []
+    for number in range(60):
+        log.append(topic, b"k", str(number).encode(), (), lambda position, error: outcomes.append(position or error))
+    assert log.flush(20) == 0
+    assert [one.offset for one in outcomes if isinstance(one, Position)] == list(range(60))
+    assert [record.value for record in read_range(log, topic, 0, 0, 60)] == [str(one).encode() for one in range(60)]
+
+
+def test_closing_ends_what_waits_too(case: LogCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.kafka_options = {"linger.ms": "60000"}
+    monkeypatch.setattr("tracklog.infra.log.kafka.CLOSE_TIMEOUT_S", 0.2)
+    log = case.open()
+    topic = case.topic(log)
+    outcomes: list[Position | AppendError | None] = []
+    for number in range(12):
+        log.append(topic, b"k", str(number).encode(), (), lambda position, error: outcomes.append(position or error))
+    log.close()
+    assert [type(one) for one in outcomes] == [AppendUnknown] * 12
 
 
 def test_appends_over_several_connections_keep_the_order_of_each_key_and_land_where_they_belong(case: LogCase) -> None:

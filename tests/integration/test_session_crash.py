@@ -11,8 +11,9 @@ from tests.support.ledger import Ledger, ledger
 from tests.support.sessions import PAST_GRACE_S, TRAJECTORY, ScriptedModel, World, asks, new_world, says
 from tracklog.infra.log.memory import Fault
 from tracklog.producers.answers import Answers
+from tracklog.schemas import catalog
 from tracklog.schemas.codec import Event
-from tracklog.schemas.errors import PersonNeeded
+from tracklog.schemas.errors import PersonNeeded, UnknownSchema
 from tracklog.schemas.events import Escalated, ModelReplied, TaskEnded, ToolResult
 from tracklog.schemas.same_work import same_work
 from tracklog.schemas.values import Effect, ResultStatus
@@ -128,3 +129,25 @@ async def test_a_run_that_is_killed_again_while_it_settles_makes_no_second_effec
     assert counted.made[CALL] <= 1
     assert len(world.bodies(Escalated)) <= 1
     assert len(world.bodies(TaskEnded)) == 1
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+async def test_a_result_of_a_version_not_known_here_leaves_no_call_open_that_could_be_settled(
+    effect: Effect, service: tuple[Ledger, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a run that was left when its call had a result
+    counted, url = service
+    world, model = new_world(url), script(effect)
+    results = [at for at, event in enumerate(await undisturbed(effect)) if isinstance(event.body, ToolResult)]
+    world.die_at_append = results[0] + 1
+    assert await world.crash(model)
+    asked, known, unread = dict(counted.asked), catalog.find, catalog.newest("ToolResult").fingerprint
+    # when one goes on with it that does not know the version of the result
+    monkeypatch.setattr(catalog, "find", lambda crc, stated: None if crc == unread else known(crc, stated))
+    world.die_at_append = None
+    world.clock.advance(PAST_GRACE_S)
+    with pytest.raises(UnknownSchema, match="ToolResult of a version not known here"):
+        await world.run(model)
+    # then nothing was done or asked again, and the record says why it stopped
+    assert dict(counted.asked) == asked
+    assert [event.name for event in world.events()][-2:] == ["OwnershipClaimed", "OwnershipReleased"]

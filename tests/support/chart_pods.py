@@ -7,6 +7,7 @@ and the paths of its mounts are put there. Nothing else is in its environment bu
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ class Pod:
     address: str
     process: subprocess.Popen[str]
     log: Path
+    package: Path
     started_s: float = field(default_factory=time.monotonic)
     became_ready_s: float | None = None
     flaps: list[str] = field(default_factory=list)
@@ -59,6 +61,13 @@ class Pod:
         fields = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         (line,) = (one for one in fields.splitlines() if one.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
+
+    @property
+    def requested_mib(self) -> float:
+        """Memory that the chart asks a node for."""
+        text: str = self.spec["containers"][0]["resources"]["requests"]["memory"]
+        assert text.endswith("Mi")
+        return float(text.removesuffix("Mi"))
 
     def until_ready(self, bound_s: float) -> None:
         """AssertionError with what it said when it ends first, or is not ready by then."""
@@ -90,6 +99,8 @@ class Node:
 
     def __init__(self, values: Mapping[str, Any], folder: Path, secrets: Secrets) -> None:
         self.objects = rendered(values)
+        self.package = ROOT
+        """What is in the image: a tree with a folder for each role of the code."""
         self.pods: list[Pod] = []
         self._folder = folder
         self._secrets = secrets
@@ -126,7 +137,7 @@ class Node:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-        pod = Pod(f"{workload['metadata']['name']}#{number}", pod_of(workload), address, process, log)
+        pod = Pod(f"{workload['metadata']['name']}#{number}", pod_of(workload), address, process, log, self.package)
         self.pods.append(pod)
         if kind == "Deployment":
             pod.watcher = threading.Thread(target=self._probe, args=(pod, own), daemon=True)
@@ -146,20 +157,32 @@ class Node:
         paths: dict[str, str] = {}
         for mount in container(workload)["volumeMounts"]:
             volume = volumes[mount["name"]]
-            shared = "persistentVolumeClaim" in volume
-            place = self._folder / "claim" if shared else home / mount["name"]
+            claim = volume.get("persistentVolumeClaim")
+            place = home / mount["name"] if claim is None else self._folder / f"claim-{claim['claimName']}"
             place.mkdir(parents=True, exist_ok=True)
-            sources = [volume["secret"] | {"name": volume["secret"]["secretName"]}] if "secret" in volume else []
-            sources += [one["secret"] for one in volume.get("projected", {}).get("sources") or []]
-            for source in sources:
-                for item in source["items"]:
-                    (place / item["path"]).write_text(self._secrets[source["name"]][item["key"]], encoding="utf-8")
+            self._write_secrets(place, volume)
             paths[mount["mountPath"]] = str(place)
         return paths
 
+    def _write_secrets(self, place: Path, volume: Object) -> None:
+        """As a kubelet does: the files are in a hidden folder, behind two links, so that all can change at once."""
+        sources = [volume["secret"] | {"name": volume["secret"]["secretName"]}] if "secret" in volume else []
+        sources += [one["secret"] for one in volume.get("projected", {}).get("sources") or []]
+        if not sources:
+            return
+        mode = (volume.get("secret") or volume["projected"])["defaultMode"]
+        (place / "..written").mkdir()
+        (place / "..data").symlink_to("..written")
+        for source in sources:
+            for item in source["items"]:
+                file = place / "..written" / item["path"]
+                file.write_text(self._secrets[source["name"]][item["key"]], encoding="utf-8")
+                file.chmod(mode)
+                (place / item["path"]).symlink_to(f"..data/{item['path']}")
+
     def _environment(self, own: Object, paths: dict[str, str], address: str) -> dict[str, str]:
         given = {one["name"]: _placed(one["value"], paths).replace("0.0.0.0", address) for one in own["env"]}
-        sources = os.pathsep.join([*(str(ROOT / role) for role in ROLES), *map(str, IMAGES)])
+        sources = os.pathsep.join([*(str(self.package / role) for role in ROLES), *map(str, IMAGES)])
         return {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": sources,
@@ -195,11 +218,9 @@ class Node:
 
 
 def _placed(text: str, paths: Mapping[str, str]) -> str:
-    """Paths of mounts, the longest first, as they are here."""
-    for inside in sorted(paths, key=len, reverse=True):
-        if text == inside or text.startswith(f"{inside}/"):
-            return paths[inside] + text.removeprefix(inside)
-    return text
+    """Paths of mounts, the longest first, as they are here: alone, or as what an option of an address is set to."""
+    inside = "|".join(re.escape(one) for one in sorted(paths, key=len, reverse=True))
+    return re.sub(rf"(?:^|(?<==))({inside})(?=/|$)", lambda found: paths[found[1]], text)
 
 
 def _answers(pod: Pod, probe: Object, ports: Mapping[str, int]) -> bool:

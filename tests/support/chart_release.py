@@ -11,18 +11,18 @@ from typing import Any, Final
 from urllib.error import HTTPError
 
 from tests.support.chart_pods import Node, Pod
+from tests.support.charts import name_of, of_kind
 from tests.support.kube_cluster import until
 from tests.support.ledger import Ledger
 
-__all__ = ["READY_S", "RUN_S", "WORKLOADS", "Release", "values_of"]
+__all__ = ["READY_S", "RUN_S", "Release", "values_of"]
 
 READY_S: Final = 60.0
 RUN_S: Final = 120.0
 IMAGE: Final = "tracklog-example:0.1.0"
-WORKLOADS: Final = ("agents-shop", "tools-shop", "processors", "processor-orders", "route", "api")
 
 
-def values_of(kafka: str, redis: str, prefix: str, shop_url: str) -> dict[str, Any]:
+def values_of(kafka: str, prefix: str, shop_url: str) -> dict[str, Any]:
     """A release with every role on plain services, one broker, and quick groups."""
     shop = {"env": [{"name": "SHOP_URL", "value": shop_url}], "image": IMAGE, "name": "shop"}
     return {
@@ -44,14 +44,21 @@ def values_of(kafka: str, redis: str, prefix: str, shop_url: str) -> dict[str, A
 class Release:
     """A node, the shop that counts effects, and two people who ask and decide through the API."""
 
-    def __init__(self, node: Node, shop: Ledger, tokens: dict[str, str]) -> None:
+    def __init__(self, node: Node, shop: Ledger, shop_port: int, tokens: dict[str, str]) -> None:
         self.node = node
         self.shop = shop
+        self.shop_port = shop_port
         self._tokens = tokens
         self.api: Pod
 
+    @property
+    def workloads(self) -> list[str]:
+        """Names of the Deployments, without the release's."""
+        return [name_of(one).removeprefix("demo-tracklog-") for one in of_kind(self.node.objects, "Deployment")]
+
     def start_all(self) -> dict[str, Pod]:
-        pods = {name: self.node.start("Deployment", name) for name in WORKLOADS}
+        """A pod of each workload, all ready."""
+        pods = {name: self.node.start("Deployment", name) for name in self.workloads}
         for pod in pods.values():
             pod.until_ready(READY_S)
         self.api = pods["api"]
@@ -64,15 +71,20 @@ class Release:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
-    def command(self, *words: str) -> str:
-        """A command in the pod of the router, as with `kubectl exec`."""
-        env = self.exec_environment()
+    def command(self, *words: str, at: str = "api") -> str:
+        """A command in a pod of that workload, as with `kubectl exec`; the API's may read all topics."""
+        env = self.exec_environment(at)
         done = subprocess.run(["tracklog", *words], env=env, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def exec_environment(self) -> dict[str, str]:
-        pod = next(one for one in self.node.pods if "route" in one.name and one.process.poll() is None)
+    def exported(self) -> bool:
+        """Whether the cold tier has each record of the events, at its place."""
+        words = ("replay", "events", "--format", "jsonl")
+        return self.command(*words, at="export") == self.command("--log", "cold:", *words, at="export")
+
+    def exec_environment(self, at: str) -> dict[str, str]:
+        pod = next(one for one in self.node.pods if f"-{at}#" in one.name and one.process.poll() is None)
         raw = Path(f"/proc/{pod.process.pid}/environ").read_bytes().split(b"\0")
         return dict(one.decode().split("=", 1) for one in raw if one)
 

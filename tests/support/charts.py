@@ -18,6 +18,7 @@ __all__ = [
     "container",
     "environment",
     "example",
+    "name_of",
     "named",
     "of_kind",
     "over",
@@ -63,6 +64,10 @@ def rendered(values: Mapping[str, Any], *, name: str = "demo", namespace: str = 
 
 def of_kind(objects: Iterable[Object], kind: str) -> list[Object]:
     return [one for one in objects if one["kind"] == kind]
+
+
+def name_of(one: Object) -> str:
+    return str(one["metadata"]["name"])
 
 
 def named(objects: Iterable[Object], kind: str, name: str) -> Object:

@@ -12,6 +12,7 @@ import time
 from tests.support.ledger import make_effect
 from tests.support.sessions import ScriptedModel, asks, says
 from tracklog.infra.clock import SystemClock
+from tracklog.producers import Session
 from tracklog.producers.tools import CallContext, Tool, ToolSet, tool
 from tracklog.producers.turn import Agent
 
@@ -54,6 +55,15 @@ def scribe() -> Agent:
 
     replies = [asks((f"c{n}", "write")) for n in range(CALLS)]
     return Agent("scribe", ScriptedModel(*replies, says("done")), ToolSet.of(write))
+
+
+async def _said_later(session: Session, task: str) -> str:
+    await session.sleep(PAUSE_S)
+    return task
+
+
+echo = Agent("echo", None, program=_said_later)
+"""Sleeps, which takes a router, and gives its task back."""
 
 
 def set_back() -> Agent:

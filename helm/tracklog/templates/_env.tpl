@@ -11,6 +11,14 @@ here comes from an object of this release, so the hook that runs before them can
 {{- end -}}
 {{- end -}}
 
+{{/*
+Whether a pod is told how to reach the cold tier: an exporter's is, and everybody's where `settings` names it, since
+everybody then reads from it what was trimmed.
+*/}}
+{{- define "tracklog.cold" -}}
+{{- if or (get .root.Values.settings "cold.url") (eq "export" (get (default dict .one) "role")) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* Settings by name -> value, of everybody. */}}
 {{- define "tracklog.commonSettings" -}}
 {{- $v := .Values -}}
@@ -77,10 +85,6 @@ dispatch.move_wait_s: {{ $patience }}
 {{- with $one.group }}
 dispatch.group: {{ . | quote }}
 {{- end }}
-{{- else if eq $one.role "export" }}
-{{- range $name, $value := $v.blobs.options }}
-cold.options.{{ $name }}: {{ include "tracklog.scalar" $value | quote }}
-{{- end }}
 {{- else if eq $one.role "api" }}
 api.host: 0.0.0.0
 api.port: {{ int64 $one.port }}
@@ -100,6 +104,11 @@ webhooks.answer_url: {{ . | quote }}
 {{- define "tracklog.env" -}}
 {{- $settings := include "tracklog.commonSettings" .root | fromYaml -}}
 {{- $sources := list .root.Values.settings -}}
+{{- if include "tracklog.cold" . -}}
+{{- range $name, $value := .root.Values.blobs.options -}}
+{{- $_ := set $settings (printf "cold.options.%s" $name) (include "tracklog.scalar" $value) -}}
+{{- end -}}
+{{- end -}}
 {{- if .one -}}
 {{- $role := include "tracklog.roleSettings" . | fromYaml -}}
 {{- $settings = merge (dict) $role $settings -}}
@@ -130,11 +139,10 @@ webhooks.answer_url: {{ . | quote }}
 {{/* Secret -> [[key, file], ...]: the files in TRACKLOG_SECRETS, each named as its setting. As YAML, under `items`. */}}
 {{- define "tracklog.secretFiles" -}}
 {{- $v := .root.Values -}}
-{{- $own := "" -}}
+{{- $own := default "" .kafkaSecret -}}
 {{- $strimzi := "" -}}
-{{- $export := false -}}
+{{- $cold := include "tracklog.cold" . -}}
 {{- if .one -}}
-{{- $export = eq .one.role "export" -}}
 {{- $own = .one.kafkaSecret -}}
 {{- if and $v.strimzi.users.enabled (not $own) -}}{{- $strimzi = include "tracklog.user" . -}}{{- end -}}
 {{- end -}}
@@ -158,7 +166,7 @@ items:
 {{- if $v.blobs.existingSecret }}
 {{- range $option, $key := $v.blobs.secretKeys }}
 - {secret: {{ $v.blobs.existingSecret | quote }}, key: {{ $key | quote }}, path: blobs.options.{{ $option }}}
-{{- if $export }}
+{{- if $cold }}
 - {secret: {{ $v.blobs.existingSecret | quote }}, key: {{ $key | quote }}, path: cold.options.{{ $option }}}
 {{- end }}
 {{- end }}

@@ -129,6 +129,19 @@ class SchemaRegistry:
                 hint="the record was written against another registry, or the schema was deleted there",
             ) from error
 
+    def schemas_under(self, subject: str) -> list[str]:
+        """All versions of a subject, oldest first, as JSON text; none where there is no such subject. RegistryError."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        with self._errors(subject):
+            try:
+                numbers = self._client.get_versions(subject)
+            except SchemaRegistryError as error:
+                if error.error_code != NO_SUBJECT:
+                    raise
+                return []
+            return [str(self._client.get_version(subject, one).schema.schema_str) for one in sorted(numbers)]
+
     def register_all(self, entries: Iterable[SubjectSchema]) -> dict[SubjectSchema, int]:
         """Registers every schema, after all were found compatible with what their subjects hold. Idempotent.
 

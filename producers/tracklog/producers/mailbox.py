@@ -14,12 +14,12 @@ from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Bounds, Log, Reader, Record
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.log.trimmed import pass_trimmed
-from tracklog.schemas.codec import decode_inbox
+from tracklog.schemas.codec import InboxRecord, decode_inbox
 from tracklog.schemas.errors import ForeignRecord, OffsetTrimmed
 from tracklog.schemas.inbox import InboxBody
 from tracklog.schemas.values import InboxId, Ref
 
-__all__ = ["Incoming", "LogMailbox", "Mailbox", "NoMail", "incoming"]
+__all__ = ["Incoming", "LogMailbox", "Mailbox", "NoMail", "incoming", "known_incoming"]
 
 POLL_RECORDS_MAX: Final = 500
 POLL_S: Final = 0.25
@@ -155,10 +155,15 @@ def incoming(record: Record) -> Incoming | None:
         read = decode_inbox(record.key, record.value, record.headers)
     except ForeignRecord:
         return None
+    return known_incoming(read, record.offset)
+
+
+def known_incoming(read: InboxRecord, offset: int) -> Incoming:
+    """One that was decoded before, and where it lies."""
     envelope = read.envelope
     return Incoming(
         envelope.inbox_id,
-        record.offset,
+        offset,
         read.name,
         read.body,
         read.hash,

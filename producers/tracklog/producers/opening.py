@@ -27,7 +27,7 @@ from tracklog.producers.parking import parked_of
 from tracklog.producers.pen import EndedPen, WriterPen
 from tracklog.producers.producer import EventProducer
 from tracklog.producers.record import Record
-from tracklog.producers.resumption import begin_as, check_recorded_drift, reopened, session_of, settle_all
+from tracklog.producers.resumption import begin_as, check_known, check_recorded_drift, reopened, session_of, settle_all
 from tracklog.producers.retrying import Retrying
 from tracklog.producers.session import Session
 from tracklog.producers.setup import Setup
@@ -82,14 +82,14 @@ async def opened(
     """
     names, setup = topics if topics is not None else Topics(), setup.redacted(producer.redaction)
     claim = partial(producer.claim, trajectory_id, owner=owner, driver=setup.driver, tenant=tenant)
-    writer, ended = await _take_up(producer, trajectory_id, setup, claim, takes, from_checkpoint)
+    writer, before = await _take_up(producer, trajectory_id, setup, claim, takes, from_checkpoint)
     if writer is None:
-        async with _over(producer, trajectory_id, ended, log, names.events, setup, fork) as session:
+        async with _over(producer, trajectory_id, before, log, names.events, setup, fork) as session:
             yield session
         return
     pen = WriterPen(writer, leash)
     try:
-        taking = await _taking(pen, mailbox, setup, log, names)
+        taking = await _taking(pen, before, mailbox, setup, log, names)
         history = await _record_up_to(producer, await pen.standing())
         begun = await begin_as(log, names.events, trajectory_id, history, fork)
         setup = await begun.ruled(setup)
@@ -115,9 +115,12 @@ async def opened(
     await pen.release()
 
 
-async def _taking(pen: WriterPen, mailbox: Mailbox | None, setup: Setup, log: Log, names: Topics) -> Taking:
+async def _taking(
+    pen: WriterPen, before: History, mailbox: Mailbox | None, setup: Setup, log: Log, names: Topics
+) -> Taking:
     """Takes what has come to a trajectory that was begun; what came before its start is taken after it. Raises
-    Cancelled."""
+    Cancelled, UnknownSchema before anything is taken."""
+    check_known(pen.writer.trajectory_id, before, pen.writer.state)
     own = mailbox if mailbox is not None else LogMailbox(log, names.inbox, pen.writer.trajectory_id, clock=setup.clock)
     trajectory_id = pen.writer.trajectory_id
     again = Retrying(log, names.events, trajectory_id, settling_of(setup, trajectory_id, pen))

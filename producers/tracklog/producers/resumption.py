@@ -33,7 +33,7 @@ from tracklog.schemas.lifecycle import CallStatus
 from tracklog.schemas.state import Call, State
 from tracklog.schemas.values import Place
 
-__all__ = ["Begun", "begin_as", "check_recorded_drift", "reopened", "session_of", "settle_all"]
+__all__ = ["Begun", "begin_as", "check_known", "check_recorded_drift", "reopened", "session_of", "settle_all"]
 
 
 class Begun(NamedTuple):
@@ -88,6 +88,20 @@ async def reopened(
     )
 
 
+def check_known(trajectory_id: str, history: History, state: State) -> None:
+    """Raises UnknownSchema when an event is of a type or version not known here: what looks open may be over, so
+    nothing is settled, taken or done (docs/runbooks/upgrade.md)."""
+    unknown = next((event for event in history.events if event.body is None), None)
+    if unknown is None and not state.unknown:
+        return
+    what = (
+        f"{state.unknown} events of {trajectory_id!r} are"
+        if unknown is None
+        else f"event {unknown.envelope.seq} of {trajectory_id!r} is a {unknown.name}"
+    )
+    raise UnknownSchema(f"{what} of a version not known here", hint="go on with a Tracklog that knows it")
+
+
 def session_of(
     setup: Setup,
     trajectory_id: str,
@@ -98,12 +112,7 @@ def session_of(
     taking: Taking | None = None,
 ) -> tuple[Session, Record]:
     events = history.events
-    unknown = [event for event in events if event.body is None]
-    if unknown:
-        raise UnknownSchema(
-            f"event {unknown[0].envelope.seq} of {trajectory_id!r} is a {unknown[0].name} of a version not known here",
-            hint="go on with a Tracklog that knows it",
-        )
+    check_known(trajectory_id, history, history.state)
     recall = None if back is None else back.recall
     places = Places(trajectory_id, begun.lineage.inherited)
     after, spent = (None, NOTHING_SPENT) if recall is None else (recall.until, recall.spent)

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.log.port import Record
 from tracklog.producers.spans import Places
+from tracklog.schemas.codec import InboxRecord
 from tracklog.schemas.lifecycle import STOPPED, Parked
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Driver, Place
@@ -84,6 +85,8 @@ class Arrival(NamedTuple):
     seq: int
     kind: str
     record: Record
+    read: InboxRecord | None = None
+    """The record decoded, by who has read it."""
 
 
 class Notified(Protocol):

@@ -19,7 +19,8 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from pydantic import BaseModel
@@ -122,7 +123,9 @@ def timely(tool: Tool, deadline_us: int, latest_us: Callable[[], int]) -> Tool:
             raise ToolExpired(f"call {context.call_id!r} was not started: its deadline had passed")
         return await tool.call(context, arguments)
 
-    return replace(tool, call=call)
+    timed = copy(tool)  # `replace` would check its schema and name its version again, at each call
+    object.__setattr__(timed, "call", call)
+    return timed
 
 
 async def run_probe(tool: Tool, context: CallContext, arguments_text: str, *, output_bytes_max: int) -> Probed:

@@ -65,7 +65,7 @@ class Partitions:
                 self.foreign_records += 1
                 continue
             envelope = inbox.envelope
-            arrival = Arrival(envelope.source, envelope.source_seq, inbox.name, record)
+            arrival = Arrival(envelope.source, envelope.source_seq, inbox.name, record, inbox)
             arrivals.append((envelope.trajectory_id, arrival))
         if arrivals:
             self._arrived(partition, arrivals)

@@ -157,3 +157,16 @@ def test_an_entry_whose_bytes_cannot_be_believed_is_nobodys() -> None:
     bad = entry(1, Attempt(dispatcher="d", not_after=5))._replace(problem="another hash")
 
     assert folded(bad) == EMPTY
+
+
+@pytest.mark.parametrize("effect", [Effect.IDEMPOTENT, Effect.PROBE, Effect.OPAQUE])
+def test_an_entry_of_a_version_not_known_here_may_be_an_attempt_so_none_is_begun_beside_it(effect: Effect) -> None:
+    # given an entry that only a newer dispatcher reads, which took the slot, and one that comes too late for it
+    unread = entry(1, Attempt(dispatcher="d", not_after=NOT_AFTER), OTHER)._replace(body=None)
+    row = folded(unread, entry(1, Attempt(dispatcher="d", not_after=NOT_AFTER)))
+
+    # then nobody of this version holds the slot; it waits for the others, then asks a person
+    assert row.holder(1) is None
+    assert next_step(intent(effect), row, at(0)).do is Do.WAIT
+    assert next_step(intent(effect), row, at(LATE)).do is Do.ASK
+    assert folded(unread, entry(1, Done(dispatcher="d", status=ResultStatus.OK))).done, "what is over is over"

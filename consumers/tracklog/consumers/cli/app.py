@@ -57,6 +57,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "projections": ("projections", "Look at what is folded into Redis, compare it with the log, build it anew."),
     "quarantine": ("quarantine", "Look at records that are no events."),
     "topics": ("topics", "Create and check the topics."),
+    "schemas": ("schemas", "Check that this version reads what is there."),
     "acls": ("acls", "Print the rights that each role needs."),
     "stack": ("stack", "Start and stop a local Kafka and Redis."),
     "selftest": ("selftest", "Write a small trajectory, and see that it comes back."),

@@ -89,6 +89,8 @@ def next_step(intent: ToolIntent, row: Row, known: Known) -> Step:
     """One step; after it the ledger is read again."""
     if row.done:
         return Step(Do.NOTHING)
+    if row.unread:
+        return _left_to_others(intent, row, known)
     last = row.last
     if last is None:
         return _first(intent, known)
@@ -112,6 +114,14 @@ def _first(intent: ToolIntent, known: Known) -> Step:
     if known.unwanted or known.latest_us >= not_after:
         return Step(Do.EXPIRE, 1)
     return Step(Do.BID, 1) if can_run else Step(Do.WAIT, 0, not_after)
+
+
+def _left_to_others(intent: ToolIntent, row: Row, known: Known) -> Step:
+    """Somebody of a version not known here has said something about the call: begun it, perhaps. It is left to them for
+    as long as it may take, and then to a person."""
+    due_us = max(intent.not_after or 0, row.pending_until or 0, *(one.not_after or 0 for one in row.slots), 0)
+    due_us += known.grace_us
+    return Step(Do.WAIT if known.earliest_us < due_us else Do.ASK, len(row.slots), due_us)
 
 
 def _in_doubt(row: Row, known: Known, not_after: int, key_ends_us: int | None) -> Step:

@@ -32,11 +32,15 @@ class Slot(NamedTuple):
 
 
 class Row(NamedTuple):
-    """`pending_until`: the tool has the call under way and answers by then by itself; None when it does not."""
+    """`pending_until`: the tool has the call under way and answers by then by itself; None when it does not.
+
+    `unread`: there is an entry of a version not known here, which may have taken a slot; nothing behind it is judged.
+    """
 
     slots: tuple[Slot, ...] = ()
     pending_until: int | None = None
     done: bool = False
+    unread: bool = False
 
     @property
     def last(self) -> Slot | None:
@@ -53,10 +57,12 @@ EMPTY: Final = Row()
 def entered(row: Row, record: LedgerRecord, timestamp_ms: int) -> Row:
     """The row after a record of its call, as it was read from the log in order."""
     body, slot = record.body, record.envelope.slot
-    if row.done or record.problem or body is None:
+    if row.done or record.problem:
         return row
     if isinstance(body, Done):
         return row._replace(done=True)
+    if body is None or row.unread:
+        return row._replace(unread=True)
     if isinstance(body, Pending):
         return row._replace(pending_until=body.until) if slot == len(row.slots) else row
     if slot != len(row.slots) + 1 or not (row.last is None or row.last.tries):

@@ -50,8 +50,8 @@ class KafkaLog:
             raise InvalidTrajectoryId("the record key is empty", hint="the key is the trajectory id, in UTF-8")
         if len(value) > _SURELY_FITS_BYTES:
             check_record_size(topic, key, value, headers)
-        partitions = self._counts.get(topic) or self._learn(topic)
-        self._producers.of(partition_of(key, partitions)).append(topic, key, value, headers, delivered)
+        partition = partition_of(key, self._counts.get(topic) or self._learn(topic))
+        self._producers.of(partition).append(topic, partition, key, value, headers, delivered)
 
     def flush(self, timeout_s: float) -> int:
         return self._producers.flush(timeout_s)

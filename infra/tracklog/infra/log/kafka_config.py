@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
 
-from tracklog.infra.log.kafka_token import token_source
-from tracklog.schemas.errors import SettingsError
+from tracklog.infra.log.kafka_token import Token, token_source
+from tracklog.schemas.errors import LogUnavailable, SettingsError
 from tracklog.schemas.limits import MESSAGE_BYTES_MAX
 
 DELIVERY_TIMEOUT_MS: Final = 120_000
@@ -159,10 +159,17 @@ class KafkaConfig:
         return {name: value for name, value in config.items() if name not in _CLASSIC_ONLY}
 
     def build(self, make: Callable[..., Any], config: Mapping[str, Any]) -> Any:
-        """A client; SettingsError, without values, for what librdkafka does not take."""
+        """A client; SettingsError, without values, for what librdkafka does not take. LogUnavailable when the source of
+        tokens gave none in time: it may be away for a while, as a broker may."""
         try:
             return make(config, logger=client_logger)
         except KafkaException as error:
+            if self._token is not None and error.args[0].code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+                why = f": {self.reason}" if self.reason else ", or one that has ended"
+                raise LogUnavailable(
+                    f"{self.url} asks for a token, and its source gave none{why}",
+                    hint="log.oauth_token names where tokens come from",
+                ) from None
             raise SettingsError(f"a Kafka option is not usable: {self.redact(error.args[0].str())}") from None
 
     def redact(self, text: str) -> str:
@@ -195,8 +202,17 @@ class KafkaConfig:
         }
         ours: dict[str, Any] = {"bootstrap.servers": self.servers, "error_cb": self.note_error}
         if self._token is not None:
-            ours["oauth_cb"] = self._token
+            ours["oauth_cb"] = self._asked
         return tunable | self._options | ours
+
+    def _asked(self, config: str) -> Token:
+        """For the client, which swallows what its source of tokens raises."""
+        assert self._token is not None
+        try:
+            return self._token(config)
+        except Exception as error:
+            self._reason = (time.monotonic(), self.redact(str(error)))
+            raise
 
     def note_error(self, error: KafkaError) -> None:
         self.stats.errors += 1

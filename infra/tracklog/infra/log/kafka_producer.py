@@ -17,8 +17,18 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tracklog.infra.log.kafka_config import KafkaConfig
 from tracklog.infra.log.kafka_errors import MISSING, TOO_LARGE, append_error
+from tracklog.infra.log.kafka_lanes import Lane, Lanes, Waiting
 from tracklog.infra.log.port import Delivered, Headers, Position
-from tracklog.schemas.errors import AppendRefused, ClientFatal, LogQueueFull, RecordTooLarge, TopicMissing
+from tracklog.schemas.errors import (
+    AppendError,
+    AppendRefused,
+    AppendUnknown,
+    ClientFatal,
+    LogQueueFull,
+    RecordTooLarge,
+    TopicMissing,
+    TracklogError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -95,26 +105,36 @@ class KafkaProducer:
         self._unserved = 0
         self._closing = False
         self._reported = threading.Condition()
+        self._settings = config.producer()
+        self._records_max = int(self._settings["queue.buffering.max.messages"])
+        self._bytes_max = int(self._settings["queue.buffering.max.kbytes"]) * 1024
+        self._lanes = Lanes()
+        self._is_full = False
         self._client = self._make()
         self._thread = threading.Thread(target=self._run, name="tracklog-kafka-delivery", daemon=True)
         self._thread.start()
 
-    def append(self, topic: str, key: bytes, value: bytes, headers: Headers, delivered: Delivered) -> None:
-        if self._fatal is not None or self._closing or self._dead is not None:
-            raise self._not_now()
-        try:
-            self._client.produce(topic, value, key, on_delivery=partial(self._report, delivered), headers=list(headers))
-        except BufferError:
-            raise LogQueueFull(
-                f"the producer of {self._url} holds as many records as it may",
-                hint="wait and append this record again",
-            ) from None
-        except KafkaException as error:
-            raise self._not_queued(error.args[0], topic) from error
+    def append(
+        self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers, delivered: Delivered
+    ) -> None:
+        """`partition` is that of the key, which the client finds by itself."""
+        record = Waiting(topic, key, value, headers, delivered)
+        lanes = self._lanes
+        with lanes.lock:
+            if self._fatal is not None or self._closing or self._dead is not None:
+                raise self._not_now()
+            lane = lanes.of(topic, partition)
+            if lanes.records or not lane.is_open:
+                self._check_room(record)
+            if lane.is_open:
+                self._produce(lane, record)
+            else:
+                lanes.wait(lane, record)
         self._unserved += 1
         if self._unserved >= SERVE_EVERY:
             self._unserved = 0
-            self._client.poll(0)
+            self._poll(0.0)
+            self._hand_on()
 
     def check_alive(self) -> None:
         """Raises ClientFatal once it takes nothing any more. One that is being made anew is alive."""
@@ -123,8 +143,8 @@ class KafkaProducer:
 
     def flush(self, timeout_s: float) -> int:
         with self._reported:
-            self._reported.wait_for(lambda: not len(self._client), timeout_s)
-            return len(self._client)
+            self._reported.wait_for(lambda: not self._open, timeout_s)
+            return self._open
 
     def end(self) -> None:
         """Takes nothing any more; what is left is given up."""
@@ -137,17 +157,74 @@ class KafkaProducer:
         self.end()
         self._thread.join(_DRAIN_S + 2 * _POLL_S)
 
-    def _make(self) -> Any:
-        return self._config.build(Producer, self._config.producer())
+    @property
+    def _open(self) -> int:
+        """Appends without a report."""
+        return len(self._client) + self._lanes.records
 
-    def _report(self, delivered: Delivered, error: KafkaError | None, message: Message) -> None:
+    def _make(self) -> Any:
+        return self._config.build(Producer, self._settings)
+
+    def _produce(self, lane: Lane, record: Waiting) -> None:
+        """Hands a record to the client, under the lanes' lock. Raises LogQueueFull, and what is not queued for good."""
+        topic, key, value, headers, delivered = record
+        report = partial(self._report, lane, delivered)
         try:
-            if error is None:
-                self._rebuilds = 0
-                position = Position(message.partition(), message.offset(), message.timestamp()[1])  # type: ignore[arg-type]
-                delivered(position, None)
-            else:
-                delivered(None, append_error(error, message.topic() or "", self._url))
+            self._client.produce(topic, value, key, on_delivery=report, headers=list(headers))
+        except BufferError:
+            raise self._full() from None
+        except KafkaException as error:
+            raise self._not_queued(error.args[0], topic) from error
+        lane.under_way += 1
+
+    def _check_room(self, record: Waiting) -> None:
+        if self._open >= self._records_max or self._lanes.size_bytes + record.size_bytes > self._bytes_max:
+            raise self._full()
+
+    def _hand_on(self) -> None:
+        """Gives the client what has waited for reports that came."""
+        refused: list[tuple[Waiting, TracklogError]] = []
+        while self._lanes.any_due and not self._is_full:
+            with self._lanes.lock:
+                for lane in self._lanes.due():
+                    self._hand_over(lane, refused)
+        for record, error in refused:
+            self._tell(record.delivered, None, error if isinstance(error, AppendError) else self._given_up(record))
+
+    def _hand_over(self, lane: Lane, refused: list[tuple[Waiting, TracklogError]]) -> None:
+        for _ in range(lane.room):
+            record = self._lanes.next(lane)
+            try:
+                self._produce(lane, record)
+            except LogQueueFull:
+                self._lanes.put_back(lane, record)
+                self._is_full = True
+                return
+            except TracklogError as error:
+                refused.append((record, error))
+        if lane.waiting and not lane.under_way:  # no report will come for it
+            self._lanes.again(lane)
+
+    def _given_up(self, record: Waiting) -> AppendUnknown:
+        return AppendUnknown(
+            f"an append to {record.topic} at {self._url} was given up with those before it",
+            hint="read back, or append the same bytes again",
+        )
+
+    def _report(self, lane: Lane, delivered: Delivered, error: KafkaError | None, message: Message) -> None:
+        self._lanes.reported(lane)
+        if error is None:
+            self._rebuilds = 0
+            self._tell(delivered, Position(message.partition(), message.offset(), message.timestamp()[1]), None)  # type: ignore[arg-type]
+        else:
+            failure = append_error(error, message.topic() or "", self._url)
+            self._tell(delivered, None, failure)
+            for behind in () if failure.definite else self._lanes.lose(lane):
+                self._tell(behind.delivered, None, self._given_up(behind))
+
+    def _tell(self, delivered: Delivered, position: Position | None, error: AppendError | None) -> None:
+        try:
+            delivered(position, error)
         except Exception as broken:
             logger.exception("a delivery callback raised: the log %s is finished", self._url)
             self._dead = broken
@@ -156,6 +233,8 @@ class KafkaProducer:
         try:
             while not self._closing and self._dead is None:
                 served = self._poll()
+                self._is_full = False
+                self._hand_on()
                 if self._fatal is not None:
                     self._rebuild(self._fatal)
                 if served:
@@ -167,10 +246,10 @@ class KafkaProducer:
             self._give_up()
             self._wake()
 
-    def _poll(self) -> bool:
+    def _poll(self, wait_s: float = _POLL_S) -> bool:
         """True when something was reported. A fatal error is raised here by the client, not given to `error_cb`."""
         try:
-            return bool(self._client.poll(_POLL_S))
+            return bool(self._client.poll(wait_s))
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
@@ -196,19 +275,26 @@ class KafkaProducer:
         self._client.purge(in_queue=True, in_flight=True)
         while len(self._client) and time.monotonic() < deadline:
             self._poll()
+        for record in self._lanes.give_up():
+            self._tell(record.delivered, None, self._given_up(record))
 
     def _wake(self) -> None:
         with self._reported:
             self._reported.notify_all()
 
-    def _not_now(self) -> Exception:
+    def _full(self) -> LogQueueFull:
+        return LogQueueFull(
+            f"the producer of {self._url} holds as many records as it may", hint="wait and append this record again"
+        )
+
+    def _not_now(self) -> TracklogError:
         if self._dead is not None:
             return ClientFatal(f"the producer of {self._url} has ended: {self._dead}")
         if self._closing:
             return ClientFatal(f"the log {self._url} is closed")
         return LogQueueFull(f"the producer of {self._url} is being made anew", hint="append this record again")
 
-    def _not_queued(self, error: KafkaError, topic: str) -> Exception:
+    def _not_queued(self, error: KafkaError, topic: str) -> TracklogError:
         """Errors raised by the call itself: nothing was queued, so all of them are definite."""
         code = error.code()
         if error.fatal() or code == KafkaError._FATAL:
