@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from typing import Any, Final
 
 import pytest
 
+from tests.support.dispatching import dispatching, new_dispatcher
 from tests.support.sessions import ScriptedModel, asks, says
-from tests.support.working import Works, agent_of
+from tests.support.working import BOUND_S, Works, agent_of
 from tracklog.producers import spans, view
 from tracklog.producers.answers import Answers
 from tracklog.producers.policy_file import PolicyFile
@@ -61,3 +63,35 @@ async def test_held_runs_that_are_answered_together_all_end_and_each_reads_its_o
     assert made == dict.fromkeys(runs, 1)
     records = sum(len(works.events(one)) for one in runs)
     assert len(read) <= records
+
+
+async def test_a_decision_that_came_while_another_call_was_waited_for_is_not_waited_for_again() -> None:
+    # given a turn with a held call, and beside it one that a dispatcher has not ended
+    works, may_end = Works(), threading.Event()
+
+    @tool(effect="opaque", run="inline")
+    def pay(what: str) -> str:
+        return "paid"
+
+    @tool(effect="readonly", run="dispatch")
+    def look(what: str) -> str:
+        may_end.wait(BOUND_S)
+        return "seen"
+
+    policy = PolicyFile(b'default = "allow"\n[[rules]]\nname = "money"\nwhen = "tool == \'pay\'"\nthen = "hold"\n', "p")
+    model, tools = ScriptedModel(asks(("call-1", "pay"), ("call-2", "look")), says("done")), ToolSet.of(pay, look)
+    await works.client.submit("traveller", "pay", id="trip-1")
+    async with (
+        works.worker(agent_of(model, tools, policy=policy)),
+        dispatching(new_dispatcher(works, works.new_log(), tools)),
+    ):
+        await works.until(lambda: {"ApprovalRequested", "ToolIntent"} <= {*works.names("trip-1")})
+        # when the decision comes first, and then the outcome
+        await Answers(works.log, Topics()).answer("trip-1", "call-1", who=Approver("ada"), choice=Choice.APPROVE)
+        await works.until(lambda: "ApprovalResolved" in works.names("trip-1"))
+        may_end.set()
+        result = await works.client.result("trip-1", wait_s=BOUND_S)
+    # then it goes on, though nothing more has come that could wake it
+    assert result.ending is Ending.COMPLETED
+    assert works.names("trip-1").count("ToolResult") == 2
+    assert "approval" not in {event.envelope.ext.get("parked") for event in works.events("trip-1")}

@@ -60,6 +60,7 @@ KILLERS: Final[dict[str, int]] = {
     "the inbox is taken by what is known [Y03]": 35,
     "the inbox is passed over while undecided [Y03]": 1,
     "the inbox is trimmed of what nobody has taken": 4,
+    "what was taken and not given out is waited for": 167,
 }
 """A seed that finds it."""
 WRITTEN: Final[dict[str, Scenario]] = {

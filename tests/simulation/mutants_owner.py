@@ -18,6 +18,7 @@ from tracklog.producers.mailbox import LogMailbox
 from tracklog.producers.pen import WriterPen
 from tracklog.producers.pipeline import Pipeline
 from tracklog.producers.settle import Outcome, Settling
+from tracklog.producers.taking import Taking
 from tracklog.producers.track import Track
 from tracklog.producers.writer import TrajectoryWriter
 from tracklog.schemas import events as ev
@@ -205,4 +206,5 @@ OWNER: Final[dict[str, Mutant]] = {
     ),
     "what is open side by side shares a lane": lambda: patch.object(Lanes, "ext", _one_lane),
     "messages of a sender out of order": _messages_backwards,
+    "what was taken and not given out is waited for": lambda: patch.object(Taking, "left_over", new=False),
 }

@@ -44,6 +44,7 @@ from tracklog.schemas.errors import (
     TrajectoryEnded,
     Undecided,
 )
+from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.limits import ACCEPTED_WINDOW
 from tracklog.schemas.values import Budgets, ToolCall
 
@@ -177,7 +178,7 @@ class Owner:
             try:
                 await self._open()
             except (SessionWaits, PersonNeeded):
-                await self._store.news(TOPICS.inbox, inbox)
+                await self._something_new(inbox)
             except Cancelled:
                 if not self._truth.trajectories[self._name].ended:
                     await self._store.news(TOPICS.inbox, inbox)
@@ -185,6 +186,13 @@ class Owner:
                 # InvalidEvent, TrajectoryEnded: what was read back goes on with what the next owner wrote
                 self._check(error)
                 await asyncio.sleep(self._process.loop.chance.uniform(0.1, 3.0))
+
+    async def _something_new(self, opened_at: int) -> None:
+        """As a worker's roster has it: what the session took wakes nobody, unless it was let go of as `left`."""
+        mailbox = self._mailbox
+        untaken = any(one.position >= opened_at for one in mailbox.waiting())
+        if self._truth.trajectories[self._name].parked != Parked.LEFT and not untaken:
+            await self._store.news(TOPICS.inbox, max(opened_at, mailbox._next))
 
     async def _open(self) -> None:
         producer = Producer(self._log, topics=TOPICS, clock=self._process, entropy=self._entropy)

@@ -17,6 +17,7 @@ from tracklog.schemas import events as ev
 from tracklog.schemas import inbox, ledger
 from tracklog.schemas.codec import Event, decode_event, decode_inbox, decode_ledger
 from tracklog.schemas.head import EMPTY_HEAD, Head, Verdict, advance, judge
+from tracklog.schemas.lifecycle import EXT_PARKED, Parked
 from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Effect, Place, ResultStatus
 
@@ -53,6 +54,7 @@ class Known:
     cancelled: bool = False
     ended: bool = False
     owner: str = ""
+    parked: str = ""
 
 
 class Truth:
@@ -132,7 +134,9 @@ class Truth:
     def _accepted(self, known: Known, event: Event, record: Record) -> None:
         body, name = event.body, event.envelope.trajectory_id
         if isinstance(body, ev.OwnershipClaimed):
-            known.owner = body.owner
+            known.owner, known.parked = body.owner, ""
+        elif isinstance(body, ev.OwnershipReleased):
+            known.parked = event.envelope.ext.get(EXT_PARKED, Parked.LEFT)
         elif isinstance(body, ev.ToolIntent):
             call = Call(body.call_id, name, body, event.hash, record.timestamp_ms * 1000)
             if body.call_id in self.calls:

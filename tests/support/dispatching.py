@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.sessions import Crash, World
+from tests.support.working import Works
 from tracklog.consumers.dispatch.dispatcher import Dispatcher
 from tracklog.consumers.dispatch.kept import Keeper
 from tracklog.infra.clock import Clock, SystemClock, SystemEntropy
@@ -44,7 +45,7 @@ def dispatched(tools: ToolSet, **changes: Any) -> ToolSet:
 
 
 def new_dispatcher(
-    world: World,
+    world: World | Works,
     log: MemoryLog,
     tools: ToolSet,
     *,

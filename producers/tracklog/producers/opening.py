@@ -38,10 +38,12 @@ from tracklog.schemas.errors import (
     Cancelled,
     Fenced,
     InvalidEvent,
+    PersonNeeded,
     SessionWaits,
     TracklogError,
     WriterError,
 )
+from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
@@ -88,6 +90,7 @@ async def opened(
             yield session
         return
     pen = WriterPen(writer, leash)
+    live: Taking | None = None
     try:
         taking = await _taking(pen, before, mailbox, setup, log, names)
         history = await _record_up_to(producer, await pen.standing())
@@ -101,6 +104,7 @@ async def opened(
             check_cancelled(taking, writer.state)
         producer.close_history(trajectory_id)
         session, record = session_of(setup, trajectory_id, history, pen, begun, back, taking)
+        live = taking
         await session.start(back.recall)
         async with _running(session, record):
             yield session
@@ -108,7 +112,8 @@ async def opened(
         await obey(pen, error)
         raise
     except Exception as error:
-        await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error)
+        left_over = live is not None and live.left_over
+        await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error, left_over)
         raise
     finally:
         producer.close_history(trajectory_id)
@@ -216,12 +221,15 @@ async def _keep(session: Session, error: Exception) -> None:
         error.add_note(f"no checkpoint could be taken: {also}")
 
 
-async def _leave(pen: WriterPen, reason: str, error: Exception) -> None:
-    """Releases, when the trajectory is still this process's to release; the error is what is told."""
+async def _leave(pen: WriterPen, reason: str, error: Exception, left_over: bool) -> None:
+    """Releases, when the trajectory is still this process's to release; the error is what is told. With something
+    `left_over` it is gone on with at once: what it says that it waits for may be what was taken meanwhile."""
     if isinstance(error, Fenced):
         return
+    parked, waits_for = parked_of(error), error.waits_for if isinstance(error, SessionWaits) else ""
+    if left_over and isinstance(error, SessionWaits | PersonNeeded):
+        parked, waits_for = Parked.LEFT, ""
     try:
-        waits_for = error.waits_for if isinstance(error, SessionWaits) else ""
-        await pen.release(reason, parked=parked_of(error), waits_for=waits_for)
+        await pen.release(reason, parked=parked, waits_for=waits_for)
     except TracklogError as also:
         error.add_note(f"the trajectory could not be released: {also}")

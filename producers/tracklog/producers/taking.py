@@ -112,10 +112,14 @@ class Taking:
 
     def given_out(self) -> None:
         """What was taken up to now is in the record that the session answers from."""
-        self.messages.clear()
-        self.resolved.clear()
-        self.children.clear()
-        self.woken.clear()
+        for taken in (self.messages, self.resolved, self.results, self.retried, self.children, self.woken):
+            taken.clear()
+
+    @property
+    def left_over(self) -> bool:
+        """Whether something was taken that nobody was given: whoever waited for it had left before it came, while
+        another step of the session still waited. Nothing more comes of it, so it is not to be waited for again."""
+        return any((self.messages, self.resolved, self.results, self.retried, self.children, +self.woken))
 
     async def look(self) -> None:
         """Takes everything that has come up to now."""
