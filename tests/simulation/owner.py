@@ -65,7 +65,7 @@ APPROVERS: Final = (("ada", "bob"), ("bob", "cyd"))
 
 
 class Box(LogMailbox):
-    """Of all sessions of an owner. As in a worker, what one took is there again for the next, which sees what stands."""
+    """Of all sessions of an owner. As in a worker, what one took is there for the next, which knows what stands."""
 
     def __init__(self, log: Log, topic: str, trajectory_id: str, *, clock: Clock) -> None:
         super().__init__(log, topic, trajectory_id, clock=clock)
