@@ -101,6 +101,35 @@ def test_everything_leaves_no_secret_in_the_tier_and_verify_says_what_it_cannot_
     assert tracklog(settings, "verify", "leaky").exit_code == 0, "the log has it"
 
 
+def test_rows_of_trajectories_show_no_more_than_the_policy_says(tmp_path: Path) -> None:
+    settings = load_settings(flags={"home": str(tmp_path), "redaction.export": "readable"}, environ={}, cwd=tmp_path)
+    made = chat_record(id="asked")
+    made["messages"][0]["content"] = f"use {KEY}"
+    made["messages"][1]["content"] = f"use {KEY}"
+    with opened_log(settings, make_topics=True) as log:
+        import_into(log, settings, parse_chat_jsonl([chat_line(made)], "runs.jsonl"))
+        export_to(log, settings)
+
+    assert tracklog(settings, "cold", "trajectories", "--output", str(tmp_path / "rows.jsonl")).exit_code == 0
+    printed = tracklog(settings, "cold", "trajectories").stdout
+    assert (tmp_path / "rows.jsonl").read_text() == printed
+    assert KEY not in printed
+    assert json.loads(printed)["task"] == "use [API key redacted]"
+
+
+def test_what_was_exported_without_its_payload_is_left_out_of_rows_and_counted(tmp_path: Path) -> None:
+    settings = exported(tmp_path, "everything")
+
+    for words in (["trajectories"], ["training"], ["trajectories", "--to", str(tmp_path / "rows")]):
+        result = tracklog(settings, "cold", *words)
+        assert result.exit_code == 0, result.output
+        assert "left out: 1 times a trajectory of which something was exported without" in result.stderr
+        assert "leaky" not in result.stdout
+    assert "clean" in tracklog(settings, "cold", "trajectories").stdout
+    curated = DeltaTable(str(tmp_path / "rows" / "trajectories")).to_pyarrow_table().to_pylist()
+    assert [row["trajectory_id"] for row in curated] == ["clean"]
+
+
 @pytest.mark.parametrize("how", ["readable", "everything"])
 def test_fields_go_from_an_output_of_which_only_the_beginning_is_in_the_event(tmp_path: Path, how: str) -> None:
     made = chat_record(id="long")

@@ -15,7 +15,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.target_file import target_file
-from tracklog.consumers.training.finished import NO_BEGINNING, SAMPLE, Finished, finished
+from tracklog.consumers.training.finished import NO_BEGINNING, REDACTED, SAMPLE, Finished, finished
 from tracklog.consumers.training.rows import Form, Training, Unit
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import blobs_of, check_topic, is_cold, opened_log
@@ -65,14 +65,17 @@ def trajectories(
             raise InputError("--to keeps all of them in a table", hint="leave --where and --output out")
         _keep(run, to)
         return
+    from tracklog.consumers.training.curated import shown_row  # which needs deltalake
+
     wanted, left_out, unverified = _where(where), Counter[str](), 0
+    redaction = run.settings.redaction.before_export()
 
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal unverified
         for one, row in _finished(run, left_out):
             unverified += not one.report.sound
             if _matches(wanted, row):
-                yield row
+                yield shown_row(row, redaction)
 
     with _target(output, force=force) as file:
         count = _write(file, rows())
@@ -148,7 +151,7 @@ def _keep(run: Run, address: str) -> None:
         run.out.json({"table": table.uri, **found._asdict()})
     else:
         run.out.text(f"{found.changed} trajectories with something new, {found.rows} of them are over: {table.uri}")
-    _tell_doubted(run, found.unverified, Counter({NO_BEGINNING: found.left_out} if found.left_out else {}))
+    _tell_doubted(run, found.unverified, +Counter({NO_BEGINNING: found.left_out, REDACTED: found.redacted}))
 
 
 def _where(text: str | None) -> Where | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from tracklog.consumers.export.rows import table_of
-from tracklog.consumers.training.finished import finished
+from tracklog.consumers.training.finished import REDACTED, Passing, finished
 from tracklog.infra.blobs import BlobStore
 from tracklog.infra.cold.curated import TRAJECTORIES, looked_at_to, replace_rows
 from tracklog.infra.cold.table import ColdTable
@@ -18,7 +18,7 @@ from tracklog.infra.log.port import Log
 from tracklog.infra.log.ranges import read_range
 from tracklog.schemas.redaction import Redaction
 
-__all__ = ["Curated", "curate"]
+__all__ = ["Curated", "curate", "shown_row"]
 
 ROWS_A_COMMIT: Final = 10_000
 _JSON: Final = ("labels", "models", "annotations", "faults", "origin", "parent")
@@ -27,12 +27,13 @@ _JSON: Final = ("labels", "models", "annotations", "faults", "origin", "parent")
 class Curated(NamedTuple):
     """`changed`: trajectories of which something was added; those that have not ended have no row. `unverified`: of
     the rows, those of trajectories with a fault; `left_out`: trajectories that have ended and of which no row can be
-    made."""
+    made; `redacted`: those of which something was exported without its payload, which have none either."""
 
     changed: int
     rows: int
     unverified: int
     left_out: int
+    redacted: int
 
 
 def curate(
@@ -50,6 +51,7 @@ def curate(
     ColdConflict beside another one that does the same, and what reading a range raises.
     """
     ends, changed = {}, set[str]()
+    passed = log.pass_redacted() if isinstance(log, Passing) else set()
     for partition in range(log.partition_count(topic)):
         bounds = log.bounds(topic, partition)
         start = looked_at_to(table, partition)
@@ -58,18 +60,20 @@ def curate(
         for record in read_range(log, topic, partition, max(start, bounds.first), bounds.end, bounds=bounds):
             changed.add((record.key or b"").decode(errors="replace"))
             progress(1)
+    changed |= passed
     if not changed:
-        return Curated(0, 0, 0, 0)
+        return Curated(0, 0, 0, 0, 0)
     left_out = Counter[str]()
     found = finished(log, topic, blobs, left_out=left_out, among=frozenset(changed))
-    made = (_shown(one.row(), redaction) for one in found)
+    made = (shown_row(one.row(), redaction) for one in found)
     count = unverified = 0
     for rows in _batches(made):
         count += len(rows)
         unverified += sum(not row["verified"] for row in rows)
         last = len(rows) < ROWS_A_COMMIT
-        replace_rows(table, table_of(rows, TRAJECTORIES), ends if last else {})
-    return Curated(len(changed), count, unverified, left_out.total())
+        replace_rows(table, table_of([_nested(row) for row in rows], TRAJECTORIES), ends if last else {})
+    redacted = left_out.pop(REDACTED, 0)
+    return Curated(len(changed), count, unverified, left_out.total(), redacted)
 
 
 def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -81,10 +85,15 @@ def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             return
 
 
-def _shown(row: dict[str, Any], redaction: Redaction | None) -> dict[str, Any]:
-    """As the table has it: what is nested as JSON; without what the policy for exports takes out."""
-    if redaction is not None:
-        said = {name: redaction.text(row[name]) for name in ("task", "reason")}
-        row = {**row, **said, **{name: redaction.value(row[name]) for name in ("labels", "annotations")}}
+def shown_row(row: dict[str, Any], redaction: Redaction | None) -> dict[str, Any]:
+    """A row without what the policy for exports takes out."""
+    if redaction is None:
+        return row
+    said = {name: redaction.text(row[name]) for name in ("task", "reason")}
+    return {**row, **said, **{name: redaction.value(row[name]) for name in ("labels", "annotations")}}
+
+
+def _nested(row: dict[str, Any]) -> dict[str, Any]:
+    """As the table has it: what is nested as JSON."""
     nested = {name: None if row[name] is None else orjson.dumps(row[name]).decode() for name in _JSON}
     return {**row, **nested}

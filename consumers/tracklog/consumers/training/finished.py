@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from tracklog.consumers.turns import Turns
 from tracklog.consumers.verify import Verification
@@ -24,7 +24,7 @@ from tracklog.schemas.codec import Event
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Driver, TargetKind
 
-__all__ = ["NO_BEGINNING", "SAMPLE", "Finished", "finished"]
+__all__ = ["NO_BEGINNING", "REDACTED", "SAMPLE", "Finished", "Passing", "finished"]
 
 BATCH: Final = 200
 """Trajectories that are in memory at a time."""
@@ -32,6 +32,16 @@ UNKNOWN: Final = "unknown"
 """The outcome of one whose history does not hold up to its end."""
 NO_BEGINNING: Final = "a trajectory with a fault that leaves nothing of its beginning"
 _ENDED: Final = (HEADER_TYPE, ev.TaskEnded.__name__.encode())
+
+
+REDACTED: Final = "a trajectory of which something was exported without its payload (redaction.export)"
+
+
+@runtime_checkable
+class Passing(Protocol):
+    """A log of which some events cannot be read (`ColdLog`)."""
+
+    def pass_redacted(self) -> set[str]: ...
 
 
 class Finished:
@@ -183,12 +193,18 @@ def finished(
 ) -> Iterator[Finished]:
     """All trajectories (of these) that were started and have ended, partition by partition, by id. Blocks.
 
-    Counts in `left_out`, by why, those that have ended and of which no row can be made.
+    Counts in `left_out`, by why, those that have ended and of which no row can be made, and those of which
+    something was exported without its payload.
 
     Raises what reading a range raises.
     """
     info = log.describe(topic)
+    passed = log.pass_redacted() if isinstance(log, Passing) else set()
     reports = {one.trajectory_id: one for one in Verification(log, topic, among=among).reports()}
+    redacted = {one for one in passed if among is None or one in among}
+    if redacted:
+        left_out[REDACTED] += len(redacted)
+    reports = {name: one for name, one in reports.items() if name not in redacted}
     by_partition: dict[int, list[str]] = {}
     for one in reports.values():
         by_partition.setdefault(one.partition if one.partition is not None else 0, []).append(one.trajectory_id)

@@ -68,6 +68,7 @@ class ColdLog:
         self._index_lock = threading.Lock()
         self._firsts: dict[int, tuple[int, dict[bytes, int]]] = {}
         """By partition: up to where it was read, and the first offset of each trajectory below that."""
+        self._passed: set[str] | None = None
 
     @property
     def url(self) -> str:
@@ -112,6 +113,14 @@ class ColdLog:
             check_partition(topic, partition, self.partition_count(topic))
         return ColdReader(self, topic, starts)
 
+    def pass_redacted(self) -> set[str]:
+        """From here on events that were exported without their payload are passed over, which else nobody can read.
+
+        The answer is filled with their trajectories as they are read.
+        """
+        self._passed = set() if self._passed is None else self._passed
+        return self._passed
+
     def records(self, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
         """Those from `start` to `end` (exclusive) in order; of a partition whose bounds were asked for.
 
@@ -123,14 +132,15 @@ class ColdLog:
             table = self._fresh()
             aside = self._undecodable(topic, partition, start, end)
             parts = scan(table, partition, start, end, _COLUMNS)
-            own = (placed for rows in parts for placed in _records(topic, partition, rows))
+            own = (placed for rows in parts for placed in _records(topic, partition, rows, self._passed))
             expected = start
             for record, skipped in heapq.merge(own, aside, key=_offset) if aside else own:
                 begins = record.offset - skipped
                 if record.offset < expected or (begins > expected and table.gap_end(partition, expected) != begins):
                     raise _not_whole(table, partition, expected, record.offset)
                 expected = record.offset + 1
-                yield record
+                if self._passed is None or record.value is not None or record.headers:
+                    yield record
 
     def first_with(self, topic: str, partition: int, keys: Collection[bytes], end: int | None = None) -> int:
         """The least offset of an event under one of these keys below `end` (else that of the table); the end when
@@ -324,14 +334,21 @@ def placed_foreign(log: ColdLog, topic: str, partition: int) -> list[_Placed]:
     return log._undecodable(topic, partition, 0, 2**63 - 1)
 
 
-def _records(topic: str, partition: int, rows: pa.Table) -> Iterator[_Placed]:
-    yield from _made(topic, partition, [rows[name].to_pylist() for name in _COLUMNS])
+def _records(topic: str, partition: int, rows: pa.Table, passed: set[str] | None) -> Iterator[_Placed]:
+    yield from _made(topic, partition, [rows[name].to_pylist() for name in _COLUMNS], passed)
 
 
-def _made(topic: str, partition: int, columns: Sequence[Sequence[Any]]) -> Iterator[_Placed]:
+def _made(
+    topic: str, partition: int, columns: Sequence[Sequence[Any]], passed: set[str] | None = None
+) -> Iterator[_Placed]:
+    """Where `passed` is given, rows without a payload are bare records, and their trajectories are in it."""
     for offset, skipped, append_ms, trajectory_id, event_type, fingerprint, check, payload, stated in zip(
         *columns, strict=True
     ):
+        if not payload and passed is not None:
+            passed.add(trajectory_id)
+            yield Record(topic, partition, offset, append_ms, trajectory_id.encode(), None, ()), skipped
+            continue
         if not payload:
             raise LogFormatError(
                 f"partition {partition}, offset {offset}: event of {trajectory_id!r} was exported without its payload",
