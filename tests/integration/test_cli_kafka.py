@@ -65,7 +65,7 @@ def test_topics_are_asked_for_and_then_everything_works(arguments: tuple[str, ..
     assert len(run(arguments, "replay", "events", "--trajectory", "sound", "--json").stdout.splitlines()) == 18
     run(arguments, "tools", "pause", "refund", "--as", "ada")
     assert [one["tool"] for one in json.loads(run(arguments, "tools", "list", "--json").stdout)["paused"]] == ["refund"]
-    assert json.loads(run(arguments, "refused", "--json").stdout) == {"counts": {}, "refused": []}
+    assert json.loads(run(arguments, "refused", "--json").stdout)["refused"] == []
     assert json.loads(run(arguments, "doctor", "--json").stdout)["ok"]
 
 

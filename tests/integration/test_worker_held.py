@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
@@ -21,6 +23,14 @@ from tracklog.schemas.topics import Topics
 from tracklog.schemas.values import Choice, Ending
 
 RUNS: Final = 40
+MONEY: Final = b"""
+default = "allow"
+
+[[rules]]
+name = "money"
+when = "tool == 'pay'"
+then = "hold"
+"""
 
 
 async def test_held_runs_that_are_answered_together_all_end_and_each_reads_its_own_records(
@@ -65,9 +75,10 @@ async def test_held_runs_that_are_answered_together_all_end_and_each_reads_its_o
     assert len(read) <= records
 
 
-async def test_a_decision_that_came_while_another_call_was_waited_for_is_not_waited_for_again() -> None:
-    # given a turn with a held call, and beside it one that a dispatcher has not ended
-    works, may_end = Works(), threading.Event()
+@asynccontextmanager
+async def held_beside_dispatched(works: Works) -> AsyncIterator[threading.Event]:
+    """A worker in a turn with a held call, and beside it one that a dispatcher ends when it may."""
+    may_end = threading.Event()
 
     @tool(effect="opaque", run="inline")
     def pay(what: str) -> str:
@@ -78,15 +89,20 @@ async def test_a_decision_that_came_while_another_call_was_waited_for_is_not_wai
         may_end.wait(BOUND_S)
         return "seen"
 
-    policy = PolicyFile(b'default = "allow"\n[[rules]]\nname = "money"\nwhen = "tool == \'pay\'"\nthen = "hold"\n', "p")
     model, tools = ScriptedModel(asks(("call-1", "pay"), ("call-2", "look")), says("done")), ToolSet.of(pay, look)
     await works.client.submit("traveller", "pay", id="trip-1")
     async with (
-        works.worker(agent_of(model, tools, policy=policy)),
+        works.worker(agent_of(model, tools, policy=PolicyFile(MONEY, "money.toml"))),
         dispatching(new_dispatcher(works, works.new_log(), tools)),
     ):
         await works.until(lambda: {"ApprovalRequested", "ToolIntent"} <= {*works.names("trip-1")})
-        # when the decision comes first, and then the outcome
+        yield may_end
+
+
+async def test_a_decision_that_came_while_another_call_was_waited_for_is_not_waited_for_again() -> None:
+    works = Works()
+    async with held_beside_dispatched(works) as may_end:
+        # given that the decision comes first, and then the outcome
         await Answers(works.log, Topics()).answer("trip-1", "call-1", who=Approver("ada"), choice=Choice.APPROVE)
         await works.until(lambda: "ApprovalResolved" in works.names("trip-1"))
         may_end.set()
@@ -95,3 +111,15 @@ async def test_a_decision_that_came_while_another_call_was_waited_for_is_not_wai
     assert result.ending is Ending.COMPLETED
     assert works.names("trip-1").count("ToolResult") == 2
     assert "approval" not in {event.envelope.ext.get("parked") for event in works.events("trip-1")}
+
+
+async def test_a_cancel_that_came_while_another_call_was_waited_for_is_obeyed() -> None:
+    works = Works()
+    async with held_beside_dispatched(works) as may_end:
+        # given that a cancel comes first, and then the outcome
+        await works.client.cancel("trip-1", "not needed")
+        await works.until(lambda: "CancelRequested" in works.names("trip-1"))
+        may_end.set()
+        result = await works.client.result("trip-1", wait_s=BOUND_S)
+    # then it ends, though nothing more has come that could wake it
+    assert result.ending is Ending.CANCELLED

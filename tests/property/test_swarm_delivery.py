@@ -44,7 +44,12 @@ class Run:
         self.events: list[Event] = []
         self.outbox = Outbox()
         self.inbox: list[Record] = []
+        self.writer = self
         self._taken: set[int] = set()
+
+    def cleaned(self, body: inbox.InboxBody) -> inbox.InboxBody:
+        """Nothing that is said here is a secret."""
+        return body
 
     def append(
         self,

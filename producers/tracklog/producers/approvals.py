@@ -69,6 +69,7 @@ class Approvals:
             taking = self._record.taking
             if taking is not None:
                 await taking.look()
+                self._record.check_live(asked)  # a cancel may be what came
                 if call.call_id in taking.resolved:
                     taken = taking.resolved.pop(call.call_id)  # an edited call may be asked about again
                     self._record.strand.saw(taken.seq)

@@ -119,7 +119,8 @@ class Taking:
     def left_over(self) -> bool:
         """Whether something was taken that nobody was given: whoever waited for it had left before it came, while
         another step of the session still waited. Nothing more comes of it, so it is not to be waited for again."""
-        return any((self.messages, self.resolved, self.results, self.retried, self.children, +self.woken))
+        given = (self.messages, self.resolved, self.results, self.retried, self.children, +self.woken)
+        return self.cancelled is not None or any(given)
 
     async def look(self) -> None:
         """Takes everything that has come up to now."""
