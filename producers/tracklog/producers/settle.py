@@ -76,17 +76,17 @@ class Timing:
     outcome_wait_s: float = 30.0
 
 
-def check_settles(tool: Tool, grace_s: float) -> None:
-    """Raises InvalidTool for a tool whose calls whoever waits for this grace cannot settle."""
+def check_settles(tool: Tool, grace_s: float, setting: str = "grace_s") -> None:
+    """Raises InvalidTool for a tool whose calls whoever waits for this grace cannot settle. `setting`: its name."""
     if tool.effect is not Effect.READONLY and tool.timeout_s >= grace_s:
         raise InvalidTool(
             f"tool {tool.name!r} may take {tool.timeout_s:g} s, the grace is {grace_s:g} s",
-            hint="an effect that may land after the grace cannot be settled: raise grace_s above the time-out",
+            hint=f"an effect that may land after the grace cannot be settled: raise {setting} above the time-out",
         )
     if tool.effect is Effect.IDEMPOTENT and tool.key_ttl_s is not None and tool.key_ttl_s <= grace_s:
         raise InvalidTool(
             f"tool {tool.name!r} remembers keys for {tool.key_ttl_s:g} s, the grace is {grace_s:g} s",
-            hint="no send would surely find its key alive: declare it probe or opaque, or lower grace_s",
+            hint=f"no send would surely find its key alive: declare it probe or opaque, or lower {setting}",
         )
 
 

@@ -23,6 +23,7 @@ from tracklog.infra.partition_thread import owning
 from tracklog.infra.settings import LoopSettings
 from tracklog.producers.leash import Leash
 from tracklog.producers.roster import Arrival, Known, Now, Roster, Standings
+from tracklog.producers.settle import check_settles
 from tracklog.producers.spans import Index
 from tracklog.producers.worker_partitions import Partitions
 from tracklog.producers.worker_run import Runner
@@ -48,11 +49,17 @@ class _Task:
 
 
 class Worker:
-    """Made and run on one event loop. `told` is called with a line for people now and then."""
+    """Made and run on one event loop. `told` is called with a line for people now and then.
+
+    Raises InvalidTool for an agent's tool whose calls it could not settle: each of its runs would only be stopped.
+    """
 
     def __init__(
         self, runner: Runner, *, loop_settings: LoopSettings | None = None, told: Callable[[str], None] | None = None
     ) -> None:
+        for agent in runner.agents.values():
+            for tool in agent.tools:
+                check_settles(tool, runner.timing.grace_s, "worker.grace_s")
         self._runner = runner
         self._settings = runner.settings
         self._told = told if told is not None else lambda _: None

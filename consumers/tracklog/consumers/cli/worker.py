@@ -83,33 +83,33 @@ async def _work(
     stop, settings = stop_at_signals(), run.settings
     async with producer_of(settings, log) as producer, _relay(settings) as relay:
         files = await asyncio.to_thread(_files, settings, agents)
-        runner = Runner(
-            log=log,
-            producer=producer,
-            topics=settings.topic_names,
-            agents=agents,
-            blobs=blobs_of(settings),
-            clock=SystemClock(),
-            entropy=SystemEntropy(),
-            name=owner,
-            settings=settings.worker,
-            files=files,
-            failures_a_day=settings.checkpoints.failures_a_day,
-            body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
-            drift=drift,
-            relay=relay,
-            timing=Timing(
-                start_within_s=settings.worker.start_within_s,
-                grace_s=settings.worker.grace_s,
-                settle_wait_s=settings.worker.settle_wait_s,
-            ),
-        )
-        made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
-        made.partition_loop.on_outage = lambda error: tell_outage(run, error)
-        of_worker(seen, made, producer)
-        group = settings.topic_names.group(settings.worker.group)
-        run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
         try:
+            runner = Runner(
+                log=log,
+                producer=producer,
+                topics=settings.topic_names,
+                agents=agents,
+                blobs=blobs_of(settings),
+                clock=SystemClock(),
+                entropy=SystemEntropy(),
+                name=owner,
+                settings=settings.worker,
+                files=files,
+                failures_a_day=settings.checkpoints.failures_a_day,
+                body_inline_bytes_max=settings.blobs.body_inline_bytes_max,
+                drift=drift,
+                relay=relay,
+                timing=Timing(
+                    start_within_s=settings.worker.start_within_s,
+                    grace_s=settings.worker.grace_s,
+                    settle_wait_s=settings.worker.settle_wait_s,
+                ),
+            )
+            made = Worker(runner, loop_settings=settings.loop, told=run.out.note)
+            made.partition_loop.on_outage = lambda error: tell_outage(run, error)
+            of_worker(seen, made, producer)
+            group = settings.topic_names.group(settings.worker.group)
+            run.out.note(f"running {', '.join(sorted(agents))} as a member of {group}; stop with Ctrl-C")
             await run_together(stop, made.run, partial(while_log_lives, log))
         finally:
             if files is not None:

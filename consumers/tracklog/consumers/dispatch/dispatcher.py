@@ -98,7 +98,7 @@ class Dispatcher:
     ) -> None:
         for tool in tools:
             if tool.dispatched(dispatches=True):
-                check_settles(tool, settings.grace_s)
+                check_settles(tool, settings.grace_s, "dispatch.grace_s")
         self._log = log
         self._topics = topics
         self._tools = tools if redaction is None else tools.cleaned(redaction.text)
