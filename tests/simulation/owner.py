@@ -16,10 +16,10 @@ from tests.simulation.scenario import OTHERS
 from tests.simulation.tools import GRACE_S
 from tests.simulation.truth import TOPICS, Truth, Violation
 from tracklog.infra.blobs import BlobStore
-from tracklog.infra.clock import Entropy
+from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log
 from tracklog.producers.deliveries import Deliveries
-from tracklog.producers.mailbox import LogMailbox
+from tracklog.producers.mailbox import Incoming, LogMailbox
 from tracklog.producers.models import ModelAnswer, ModelRequest, calls_of
 from tracklog.producers.opening import opened
 from tracklog.producers.policy import ALLOW, Decision, Situation, hold
@@ -62,6 +62,22 @@ EXPIRES_S: Final = 30.0
 EDITED: Final = '{"edited":true}'
 APPROVERS: Final = (("ada", "bob"), ("bob", "cyd"))
 """Who may decide about a call as the model proposed it, and once it was edited."""
+
+
+class Box(LogMailbox):
+    """Of all sessions of an owner. As in a worker, what one took is there for the next, which knows what stands."""
+
+    def __init__(self, log: Log, topic: str, trajectory_id: str, *, clock: Clock) -> None:
+        super().__init__(log, topic, trajectory_id, clock=clock)
+        self._aside: list[Incoming] = []
+
+    def took(self, one: Incoming) -> None:
+        super().took(one)
+        self._aside.append(one)
+
+    def put_back(self) -> None:
+        self._waiting = sorted([*self._aside, *self._waiting], key=lambda one: one.position)
+        self._aside = []
 
 
 class View(LogView):
@@ -156,7 +172,7 @@ class Owner:
         self._log = cast(Log, SimLog(store))
         self._entropy = entropy
         self._name, self._peer, self._turns = name, peer, turns
-        self._mailbox = LogMailbox(self._log, TOPICS.inbox, name, clock=process)
+        self._mailbox = Box(self._log, TOPICS.inbox, name, clock=process)
         self._setup = Setup(
             agent="a",
             task="work",
@@ -196,6 +212,7 @@ class Owner:
 
     async def _open(self) -> None:
         producer = Producer(self._log, topics=TOPICS, clock=self._process, entropy=self._entropy)
+        self._mailbox.put_back()
         async with (
             producer,
             opened(

@@ -101,16 +101,17 @@ class Kept:
 
     `submitted`: the offset of its Submit, which names its task; None when that was never seen. `left`: it is for the
     workers of another group. `since`: the offset before which it has no event. `again_s`: not before this time of the
-    clock that only goes on.
+    clock that only goes on. What a session has taken is put aside: whether its events stand is known when it is over.
     """
 
-    __slots__ = ("again_s", "arrivals", "came", "known", "left", "offered", "partition", "since", "submitted")
+    __slots__ = ("again_s", "arrivals", "aside", "came", "known", "left", "offered", "partition", "since", "submitted")
 
     def __init__(self, partition: int, since: int, known: Known = NOTHING) -> None:
         self.partition = partition
         self.since = since
         self.known = known
         self.arrivals: list[Arrival] = []
+        self.aside: list[Arrival] = []
         self.offered = -1
         self.submitted: int | None = None
         self.again_s = 0.0
@@ -120,8 +121,20 @@ class Kept:
     def learn(self, known: Known) -> None:
         """What the events say now; arrivals that were taken are let go."""
         self.known = known
+        self.put_back()
         if self.arrivals:
             self.arrivals = [one for one in self.arrivals if not _taken(known, one)]
+
+    def put_aside(self, offset: int) -> None:
+        """One that a session has taken."""
+        self.aside += [one for one in self.arrivals if one.record.offset == offset]
+        self.arrivals = [one for one in self.arrivals if one.record.offset != offset]
+
+    def put_back(self) -> None:
+        """What was taken is there again: the session was fenced, or the log did not say."""
+        if self.aside:
+            self.arrivals = sorted(self.aside + self.arrivals, key=lambda one: one.record.offset)
+            self.aside = []
 
     def arrive(self, arrival: Arrival) -> None:
         if arrival.kind == "Submit" and self.submitted is None:
@@ -315,6 +328,7 @@ class Roster:
             return
         kept.again_s = again_s
         if known is None:
+            kept.put_back()
             kept.offered = -1
         else:
             kept.learn(known)

@@ -12,7 +12,7 @@ __all__ = ["WorkerMailbox"]
 
 
 class WorkerMailbox:
-    """See Mailbox. What is taken leaves the roster too."""
+    """See Mailbox. What is taken is put aside in the roster until it is known whether that stands."""
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
@@ -24,8 +24,7 @@ class WorkerMailbox:
         return [one for arrival in self._kept.arrivals if (one := _incoming(arrival)) is not None]
 
     def took(self, one: Incoming) -> None:
-        left = [arrival for arrival in self._kept.arrivals if arrival.record.offset != one.position]
-        self._kept.arrivals = left
+        self._kept.put_aside(one.position)
 
     async def look(self) -> None:
         """The partition loop reads."""

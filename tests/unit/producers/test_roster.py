@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tracklog.producers.roster import NOBODYS_MAX, Known, Later, Now, Roster, Standings
+from tracklog.infra.log.port import Record
+from tracklog.producers.roster import NOBODYS_MAX, Arrival, Known, Later, Now, Roster, Standings, Work
 from tracklog.producers.spans import Span
 from tracklog.schemas.lifecycle import Parked
 
@@ -34,6 +35,30 @@ def test_what_is_in_doubt_waits_for_the_wall_clock_that_its_deadline_was_set_by(
     assert roster.left_s(START) == 10.0
     assert roster.next(Now(START.us - HOUR_US, START.s + 20.0)) is None
     assert roster.next(Now(due_us, START.s + 21.0)) == "trip-1"
+
+
+def test_what_a_session_took_is_there_again_unless_its_events_stand() -> None:
+    # given a run that waits, and what wakes it
+    roster = roster_with(Known(started=True, parked=Parked.APPROVAL))
+    record = Record("inbox", 0, 12, 0, b"trip-1", b"", ())
+    roster.arrived(0, "trip-1", Arrival("message:1", 0, "Message", record))
+    kept = roster.get("trip-1")
+    assert kept is not None
+    for taken, work in ((None, Work.RUN), (Known(started=True, parked=Parked.APPROVAL), Work.RUN)):
+        # when a session takes it, and is fenced, or ends and its events say that it was not taken
+        roster.take("trip-1")
+        kept.offer()
+        kept.put_aside(12)
+        assert kept.arrivals == []
+        roster.give_back("trip-1", taken)
+        # then the next one is given it
+        kept.offered = -1
+        assert [one.record.offset for one in kept.arrivals] == [12]
+        assert roster.work_of("trip-1") is work
+    # and when they say that it was taken, nobody is
+    kept.put_aside(12)
+    roster.give_back("trip-1", Known(started=True, parked=Parked.APPROVAL, taken={"message:1": 0}))
+    assert (kept.arrivals, kept.aside, roster.work_of("trip-1")) == ([], [], None)
 
 
 def test_of_many_that_wait_those_are_found_whose_time_has_come_in_its_order() -> None:
