@@ -101,6 +101,32 @@ def test_everything_leaves_no_secret_in_the_tier_and_verify_says_what_it_cannot_
     assert tracklog(settings, "verify", "leaky").exit_code == 0, "the log has it"
 
 
+@pytest.mark.parametrize("how", ["readable", "everything"])
+def test_fields_go_from_an_output_of_which_only_the_beginning_is_in_the_event(tmp_path: Path, how: str) -> None:
+    made = chat_record(id="long")
+    call = {"id": "c-long", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    found = [{"id": n, "email": EMAIL, "customer": {"phone": "030-12345"}} for n in range(6_000)]
+    made["messages"] += [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c-long", "content": json.dumps(found)},
+        {"role": "assistant", "content": "done"},
+    ]
+    settings = load_settings(
+        flags={"home": str(tmp_path), "redaction.export": how, "redaction.fields": "email,customer.phone"},
+        environ={},
+        cwd=tmp_path,
+    )
+    with opened_log(settings, make_topics=True) as log:
+        import_into(log, settings, parse_chat_jsonl([chat_line(made)], "runs.jsonl"))
+        export_to(log, settings)
+
+    bodies = [row["body"] for row in rows(settings)]
+    assert any('"stored":true' in body and "[field phone redacted]" in body for body in bodies)
+    assert not any(EMAIL in body or "030-12345" in body for body in bodies)
+    verified = tracklog(settings, "--json", "cold", "verify", *(["--no-blobs"] if how == "everything" else []))
+    assert (verified.exit_code, json.loads(verified.stdout)["sound"]) == (0, True)
+
+
 def test_an_edit_of_a_redacted_body_is_still_found(tmp_path: Path) -> None:
     settings = exported(tmp_path, "readable")
     table = DeltaTable(f"{settings.cold.url}/events")

@@ -222,6 +222,20 @@ def test_a_table_that_differs_keeps_everything_and_names_the_record(local: World
     assert local.kept()[partition] == Bounds(0, end)
 
 
+@pytest.mark.parametrize(("column", "value"), [("body", "'{\"forged\": true}'"), ("turn", "77")])
+def test_a_readable_column_that_differs_keeps_everything_too(local: World, column: str, value: str) -> None:
+    local.fill(run_of("over", turns=1))
+    local.export()
+    before = local.kept()
+    DeltaTable(f"{local.settings.cold.url}/events").update({column: value}, predicate="offset = 2")
+
+    refused = local.run("retention", "apply", "--keep-days", "0", "--yes", exit_code=3)
+
+    assert "offset 2" in refused.stderr
+    assert f"column {column}" in refused.stderr
+    assert local.kept() == before
+
+
 def test_a_gap_between_log_and_table_is_told_and_fails_the_status(local: World) -> None:
     local.fill(run_of("one", turns=1))
     local.export()

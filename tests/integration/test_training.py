@@ -149,6 +149,53 @@ def test_a_run_with_a_fault_gives_nothing_to_train_on(settings: Settings, tmp_pa
     result = cold(there, "training")
 
     assert "airline-0-1" not in result.stdout
+    assert "left out: 1 times a trajectory that verify finds fault with" in result.stderr
+
+
+@pytest.mark.parametrize("event", ["seq = 5", "event_type = 'TaskEnded'"])
+def test_a_run_that_somebody_altered_is_a_row_that_is_not_verified(
+    settings: Settings, tmp_path: Path, event: str
+) -> None:
+    there = with_a_byte_changed(settings, tmp_path, f"trajectory_id = 'airline-0-1' AND {event}")
+
+    every, doubted = cold(there, "trajectories"), cold(there, "trajectories", "--where", "!verified")
+
+    assert len(lines(every)) == RUNS + 1
+    (row,) = lines(doubted)
+    assert (row["trajectory_id"], row["outcome"], row["task"] != "") == ("airline-0-1", "unknown", True)
+    assert row["faults"]
+    completed = cold(there, "trajectories", "--where", "outcome == 'completed'")
+    for result in (every, doubted, completed):
+        assert "1 finished trajectories are not verified" in result.stderr
+    told = cold(there, "training", "--where", "reward == 17.0")
+    assert (lines(told), "left out: 1 times a trajectory that verify finds fault with" in told.stderr) == ([], True)
+    kept = cold(there, "trajectories", "--to", str(tmp_path / "kept"), "--json")
+    assert (json.loads(kept.stdout)["rows"], json.loads(kept.stdout)["unverified"]) == (RUNS + 1, 1)
+    assert "1 finished trajectories are not verified" in kept.stderr
+
+
+def test_a_run_that_lost_its_beginning_is_counted(settings: Settings, tmp_path: Path) -> None:
+    there = with_a_byte_changed(settings, tmp_path, "trajectory_id = 'airline-0-1' AND seq = 0")
+
+    result = cold(there, "trajectories")
+
+    assert len(lines(result)) == RUNS
+    assert "left out: 1 times a trajectory with a fault" in result.stderr
+
+
+def with_a_byte_changed(settings: Settings, tmp_path: Path, where: str) -> Settings:
+    """A copy of everything in which the last byte of one payload is another."""
+    shutil.copytree(settings.home, tmp_path / "home")
+    there = load_settings(flags={"home": str(tmp_path / "home")}, environ={}, cwd=tmp_path)
+    table = DeltaTable(f"{there.cold.url}/events")
+    (name, event) = where.split(" AND ")
+    rows = [row for row in table.to_pyarrow_table().to_pylist() if row["trajectory_id"] == name.split("'")[1]]
+    (payload,) = [
+        row["payload"] for row in rows if event in (f"seq = {row['seq']}", f"event_type = '{row['event_type']}'")
+    ]
+    changed = payload[:-1] + bytes([payload[-1] ^ 1])
+    table.update(updates={"payload": f"x'{changed.hex()}'"}, predicate=where)
+    return there
 
 
 def test_without_the_blob_store_the_cold_tiers_own_blobs_serve(settings: Settings, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tracklog.infra.log.partitioner import partition_of
@@ -51,8 +51,11 @@ def read_history(log: Log, topic: str, trajectory_id: str) -> Folded:
     return found
 
 
-def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[str, Folded]:
-    """The same of many, by one scan of each partition that has some of them."""
+def read_histories(
+    log: Log, topic: str, trajectory_ids: Iterable[str], on_record: Callable[[str, Record], None] = lambda *_: None
+) -> dict[str, Folded]:
+    """The same of many, by one scan of each partition that has some of them. `on_record` is told of each record under
+    the name of one of them, accepted or not."""
     found = {trajectory_id: (State(trajectory_id), list[Accepted]()) for trajectory_id in trajectory_ids}
     keys = {trajectory_id.encode(): trajectory_id for trajectory_id in found}
     partitions = log.partition_count(topic)
@@ -63,6 +66,7 @@ def read_histories(log: Log, topic: str, trajectory_ids: Iterable[str]) -> dict[
         for record in read_range(log, topic, partition, start, bounds.end, bounds=bounds):
             trajectory_id = keys.get(record.key or b"")
             if trajectory_id is not None:
+                on_record(trajectory_id, record)
                 found[trajectory_id] = _with(found[trajectory_id], record)
     return found
 

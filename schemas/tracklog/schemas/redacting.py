@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-import orjson
-
 from tracklog.schemas.errors import InvalidEvent
 from tracklog.schemas.redaction import Redaction
 from tracklog.schemas.values import Body, Place, ToolCall, Value
@@ -22,7 +20,6 @@ __all__ = ["ARGUMENTS_REFUSED", "redacted", "redacted_body", "redacted_map", "re
 
 V = TypeVar("V", bound=Value)
 
-MESSAGE_JSON: Final = "application/json"
 _WORDS: Final = frozenset({"reason", "tried", "asked", "rule"})
 """Fields of plain text in which anybody may say anything."""
 _IN_MESSAGE_FORM: Final = frozenset({"reply", "message"})
@@ -58,14 +55,8 @@ def redacted_body(body: Body, redaction: Redaction, *, message: bool = False) ->
 
 def redacted_text(text: str, media_type: str, redaction: Redaction, *, message: bool = False) -> str:
     """`message`: a text that is JSON has a message's form, whose own fields are no fields of a policy."""
-    if not message or media_type != MESSAGE_JSON:
-        return redaction.text(text)
-    try:
-        plain = orjson.loads(text)
-    except orjson.JSONDecodeError:  # of one that was cut, for example
-        return redaction.text(text)
-    said = redaction.message(plain)
-    return text if said == plain else orjson.dumps(said).decode()
+    is_json = media_type.partition(";")[0].strip().casefold().endswith(("/json", "+json"))
+    return redaction.text(text, is_json=is_json, message=message and is_json)
 
 
 def redacted_map(fields: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:

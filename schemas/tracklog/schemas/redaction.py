@@ -8,10 +8,11 @@ Doing it twice is doing it once: what stands for a secret is never taken for one
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
+
+from tracklog.schemas.loose_json import dumped, json_values, looks_like_json, without_note
 
 __all__ = ["MARK", "PATTERNS", "Redaction", "check_field", "check_pattern"]
 
@@ -32,6 +33,9 @@ PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
 MARK: Final = re.compile(r"\[[^\[\]\n]{1,80} redacted\]")
 """What stands where a secret was."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
+UNREADABLE: Final = "unreadable JSON"
+"""What stands for a whole text that is JSON by its beginning, names a field of the policy, and cannot be read."""
+_ESCAPED: Final = re.compile(r"\\+u([0-9A-Fa-f]{4})")
 _GIVEN: Final = ("arguments", "input")
 """In messages of any provider, what a call is given, where that is no text."""
 
@@ -52,12 +56,16 @@ class Redaction:
         patterns: Mapping[str, re.Pattern[str]] | None = None,
     ) -> None:
         self._fields = {tuple(name.casefold().split(".")) for name in fields}
+        last = "|".join(sorted(re.escape(names[-1]) for names in self._fields))
+        self._named = re.compile(rf"""(?i)(?<!\w)(?:{last})\\*["']?\s*[:=]""") if last else None
         self._patterns = {**(PATTERNS if secrets else {}), **(patterns or {})}
         self.counts: dict[str, int] = {}
 
-    def text(self, text: str) -> str:
-        """Text without secrets; what is JSON is looked through by its fields. The very same text when it has none."""
-        return self._text(text, ())
+    def text(self, text: str, *, is_json: bool = False, message: bool = False) -> str:
+        """Text without secrets; what is JSON is looked through by its fields, also where it was cut. The very same text
+        when it has none. What should be JSON (by its beginning, or as `is_json` says), names a field and cannot be
+        read is withheld whole. `message`: where it is JSON, it has a message's form."""
+        return self._text(text, (), is_json=is_json, message=message)
 
     def value(self, value: Any) -> Any:
         """The same of anything that JSON can say."""
@@ -87,12 +95,23 @@ class Redaction:
             text = pattern.sub(self._taking(what), text)
         return text
 
-    def _text(self, text: str, path: tuple[str, ...]) -> str:
-        held = _json_in(text)
-        if held is None:
-            return self.forms(text)
-        cleaned = self._value(held, path)
-        return text if cleaned == held else json.dumps(cleaned, ensure_ascii=False)
+    def _text(self, text: str, path: tuple[str, ...], *, is_json: bool = False, message: bool = False) -> str:
+        held = json_values(text)
+        if held is not None:
+            try:
+                cleaned = [self.message(one) if message else self._value(one, path) for one in held]
+            except RecursionError:
+                held = None
+            else:
+                return text if cleaned == held else "\n".join(map(dumped, cleaned)) + without_note(text)[1]
+        return self.forms(text) if not self._may_hide(text, is_json) else self._took(UNREADABLE)
+
+    def _may_hide(self, text: str, is_json: bool) -> bool:
+        """Whether a text that cannot be read as JSON should be, and may have a field of the policy."""
+        if self._named is None or MARK.match(text) or not (is_json or looks_like_json(text)):
+            return False
+        plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+        return self._named.search(plain) is not None
 
     def _value(self, value: Any, path: tuple[str, ...]) -> Any:
         if isinstance(value, str):
@@ -108,7 +127,8 @@ class Redaction:
         if value is None or not any(path[start:] in self._fields for start in range(len(path))):
             return self._value(value, path)
         gone = f"[field {name[:60]} redacted]"
-        return value if value == gone else self._took(f"field {name[:60]}")
+        begun = isinstance(value, str) and gone.startswith(value)  # a mark that was cut; an empty value tells nothing
+        return value if begun else self._took(f"field {name[:60]}")
 
     def _taking(self, what: str) -> Callable[[re.Match[str]], str]:
         return lambda _: self._took(what)
@@ -137,13 +157,3 @@ def check_pattern(what: str, pattern: str) -> re.Pattern[str]:
     if made.search("") is not None or any(made.search(mark) is not None for mark in marks):
         raise ValueError(f"the pattern for {what} also finds nothing at all, or what stands for a secret: say more")
     return made
-
-
-def _json_in(text: str) -> Any:
-    """The object or list that a text is, None for any other text."""
-    if text[:1] not in ("{", "["):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracklog.consumers.export.redacting import same_but_for_marks
 from tracklog.schemas import events as ev
 from tracklog.schemas.errors import InvalidEvent
-from tracklog.schemas.redacting import redacted, redacted_map
+from tracklog.schemas.redacting import redacted, redacted_body, redacted_map
 from tracklog.schemas.redaction import MARK, PATTERNS, Redaction, check_field, check_pattern
 from tracklog.schemas.values import Body, Choice, Driver, Effect, Place, ResultStatus, Settled, ToolCall
 
@@ -57,6 +58,63 @@ def test_fields_go_by_name_or_by_path_also_in_json_inside_of_json() -> None:
     assert found["token"] == "[field token redacted]"
     said = json.loads(found["said"])
     assert said == {"customer": [{"email": "[field email redacted]", "name": "Ada"}], "email": "ours@example.org"}
+
+
+CUSTOMERS = json.dumps(
+    {"rows": [{"id": n, "email": "ada@x", "customer": {"phone": "030-1", "note": 'o"k \u00e9'}} for n in range(3)]}
+)
+NOTE = "\n[cut: the whole output has 400000 characters]"
+
+
+@pytest.mark.parametrize("note", ["", NOTE])
+def test_fields_go_from_json_that_was_cut_at_any_place(note: str) -> None:
+    policy = ["email", "customer.phone"]
+    whole = json.dumps({"said": CUSTOMERS, "email": ["ada@x", {"a": 1}]})
+    redacted_whole = Redaction(policy).text(whole)
+    for text in (CUSTOMERS, whole, f"\n {CUSTOMERS}", f"{CUSTOMERS}\n{CUSTOMERS}"):
+        for at in range(1, len(text)):
+            found = Redaction(policy).text(text[:at] + note)
+            assert "ada" not in found, found
+            assert "030" not in found, found
+            assert found.endswith(note)
+            assert Redaction(policy).text(found) == found
+            assert same_but_for_marks(json.dumps(found), json.dumps(text[:at] + note))
+    for at in range(1, len(redacted_whole)):
+        cut = redacted_whole[:at] + note
+        assert Redaction(policy).text(cut) == cut, "what was redacted before it was cut stays as it was given on"
+
+
+def test_a_cut_message_keeps_its_own_fields() -> None:
+    text = json.dumps({"role": "tool", "content": json.dumps({"role": "ada@x", "b": 1}) + " " * 40})[:-20]
+    found = json.loads(Redaction(["role"]).text(text, message=True))
+    assert found == {"role": "tool", "content": '{"role": "[field role redacted]", "b": 1}'}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'email': 'ada@x'}",
+        '{"email": "ada@x",, "b": 1}',
+        '{"e\\u006dail": "ada@x",, "b": 1}',
+        '{"said": "{\\"email\\": \\"ada@x\\"", }',
+        "[" * 100_000 + '{"email": "ada@x"}',
+        "[" * 900 + '{"email": "ada@x"}' + "]" * 900,
+    ],
+)
+def test_what_should_be_json_and_cannot_be_read_is_withheld_where_it_names_a_field(text: str) -> None:
+    redaction = Redaction(["email"])
+    found = redaction.text(text)
+    assert "ada@x" not in found
+    assert redaction.text(found) == found
+    assert Redaction(["phone"]).text(text) == text
+    assert Redaction(["email"]).text(f"> {text}") == f"> {text}", "that is no JSON by its beginning"
+    assert "ada@x" not in redacted_body(Body.of(f"> {text}", "application/json"), Redaction(["email"])).text
+
+
+def test_half_of_a_pair_of_surrogates_stays_what_it_was() -> None:
+    found = Redaction(["email"]).text('{"email": "ada@x", "a": "\\ud83d"}')
+    assert found == '{"email": "[field email redacted]", "a": "\\ud83d"}'
+    assert found.encode()
 
 
 def test_a_messages_own_fields_are_no_fields_of_a_policy() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.target_file import target_file
-from tracklog.consumers.training.finished import SAMPLE, Finished, finished
+from tracklog.consumers.training.finished import NO_BEGINNING, SAMPLE, Finished, finished
 from tracklog.consumers.training.rows import Form, Training, Unit
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import blobs_of, check_topic, is_cold, opened_log
@@ -64,10 +65,19 @@ def trajectories(
             raise InputError("--to keeps all of them in a table", hint="leave --where and --output out")
         _keep(run, to)
         return
-    wanted = _where(where)
+    wanted, left_out, unverified = _where(where), Counter[str](), 0
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal unverified
+        for one, row in _finished(run, left_out):
+            unverified += not one.report.sound
+            if _matches(wanted, row):
+                yield row
+
     with _target(output, force=force) as file:
-        count = _write(file, (row for _, row in _chosen(run, wanted)))
+        count = _write(file, rows())
     run.out.note(f"{count} trajectories")
+    _tell_doubted(run, unverified, left_out)
 
 
 @command(app)
@@ -107,10 +117,11 @@ def training(
     redaction = Redaction(fields, secrets=not keep_secrets, patterns=patterns) if fields or not keep_secrets else None
     maker = Training(unit, form, valid=valid, test=test, compacted=allow_compacted, redaction=redaction)
     with _target(output, force=force) as file:
-        count = _write(file, (row for one, _ in _chosen(run, wanted) for row in maker.rows(one)))
+        found = _finished(run, maker.left_out)
+        chosen = (one for one, row in found if not one.report.sound or _matches(wanted, row))  # a fault is counted
+        count = _write(file, (row for one in chosen for row in maker.rows(one)))
     run.out.note(f"{count} rows")
-    for why, many in sorted(maker.left_out.items()):
-        run.out.warning(f"left out: {many} times {why}")
+    _tell_left_out(run, maker.left_out)
     for what, many in sorted(redaction.counts.items() if redaction is not None else ()):
         run.out.note(f"taken out: {many} times {what}")
 
@@ -137,23 +148,42 @@ def _keep(run: Run, address: str) -> None:
         run.out.json({"table": table.uri, **found._asdict()})
     else:
         run.out.text(f"{found.changed} trajectories with something new, {found.rows} of them are over: {table.uri}")
+    _tell_doubted(run, found.unverified, Counter({NO_BEGINNING: found.left_out} if found.left_out else {}))
 
 
 def _where(text: str | None) -> Where | None:
     return None if text is None else Where(text, SAMPLE)
 
 
-def _chosen(run: Run, wanted: Where | None) -> Iterator[tuple[Finished, dict[str, Any]]]:
+def _matches(wanted: Where | None, row: dict[str, Any]) -> bool:
+    return wanted is None or wanted.matches({name: value for name, value in row.items() if value is not None})
+
+
+def _tell_doubted(run: Run, unverified: int, left_out: Counter[str]) -> None:
+    """Whatever was asked for: a run that somebody has altered may match no condition any more."""
+    if unverified:
+        run.out.warning(
+            f"{unverified} finished trajectories are not verified (`verified` is false, `faults` says why): see"
+            " tracklog cold verify"
+        )
+    _tell_left_out(run, left_out)
+
+
+def _tell_left_out(run: Run, left_out: Counter[str]) -> None:
+    for why, many in sorted(left_out.items()):
+        run.out.warning(f"left out: {many} times {why}")
+
+
+def _finished(run: Run, left_out: Counter[str]) -> Iterator[tuple[Finished, dict[str, Any]]]:
     from tracklog.consumers.export.running import cold_blobs_of  # which needs deltalake
 
     settings = _cold(run.settings)
     topic = settings.topic_names.events
     with opened_log(settings) as log:
         check_topic(log, settings)
-        for one in finished(log, topic, blobs_of(settings).or_else(cold_blobs_of(settings))):
-            row = one.row()
-            if wanted is None or wanted.matches({name: value for name, value in row.items() if value is not None}):
-                yield one, row
+        blobs = blobs_of(settings).or_else(cold_blobs_of(settings))
+        for one in finished(log, topic, blobs, left_out=left_out):
+            yield one, one.row()
 
 
 def _cold(settings: Settings) -> Settings:

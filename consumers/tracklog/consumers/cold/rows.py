@@ -7,13 +7,16 @@ from typing import Any, Final
 
 from tracklog.consumers.export.redacting import same_but_for_marks
 from tracklog.consumers.export.rows import body_text, date_of
+from tracklog.infra.cold.cold_log import placed_record
 from tracklog.infra.cold.columns import row_check
+from tracklog.infra.cold.scan import scan
+from tracklog.infra.cold.table import ColdTable
 from tracklog.infra.log.port import Record
 from tracklog.schemas.chain import event_hash
 from tracklog.schemas.errors import ForeignRecord
 from tracklog.schemas.plain import PlainEvent, plain_event
 
-__all__ = ["CHECKED", "altered"]
+__all__ = ["CHECKED", "altered", "altered_rows"]
 
 CHECKED: Final = (
     "partition",
@@ -58,6 +61,14 @@ def altered(row: Mapping[str, Any], record: Record) -> Iterator[str]:
     for name, value in said.items():
         if row[name] != value and not (name == "body" and row[name] and same_but_for_marks(row[name], value)):
             yield f"column {name} says {_short(row[name])}, the payload {_short(value)}"
+
+
+def altered_rows(table: ColdTable, partition: int, first: int, end: int) -> Iterator[tuple[int, str]]:
+    """(offset, what is wrong with it) of the rows of a partition in [first, end). Blocks; raises ColdDamaged."""
+    topic = table.identity.topic
+    for part in scan(table, partition, first, end, CHECKED):
+        for row in part.to_pylist():
+            yield from ((row["offset"], detail) for detail in altered(row, placed_record(topic, row)))
 
 
 def _said(event: PlainEvent, append_ms: int) -> dict[str, Any]:

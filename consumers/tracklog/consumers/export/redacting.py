@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from tracklog.infra.settings import Settings
+from tracklog.schemas.loose_json import json_values
 from tracklog.schemas.plain import PlainEvent
 from tracklog.schemas.redacting import redacted_map
 from tracklog.schemas.redaction import MARK, Redaction
@@ -76,7 +77,7 @@ def _same_text(shown: str, exported: Any) -> bool:
         return True
     if not isinstance(exported, str) or MARK.search(shown) is None:
         return False
-    held, was = _json_in(shown), _json_in(exported)
+    held, was = json_values(shown), json_values(exported)
     if held is not None and was is not None:
         return _same(held, was)
     at = 0
@@ -88,11 +89,3 @@ def _same_text(shown: str, exported: Any) -> bool:
             return False
         at = found + len(part)
     return at == len(exported)
-
-
-def _json_in(text: str) -> Any:
-    try:
-        value = orjson.loads(text) if text[:1] in ("{", "[") else None
-    except orjson.JSONDecodeError:
-        return None
-    return value

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from tracklog.consumers.cold.rows import altered_rows
 from tracklog.consumers.retention.rules import Cut, attempts_cut, events_cuts, inbox_cut
 from tracklog.consumers.retention.survey import survey
 from tracklog.infra.clock import Clock
@@ -90,7 +91,8 @@ class Retention:
     def check(self, plan: Plan) -> int:
         """Reads the events that are to go from the log and from the table. Returns how many were compared.
 
-        Raises ColdDamaged, naming the first record that is not the same.
+        Raises ColdDamaged, naming the first record that is not the same, or whose readable columns do not say what
+        its payload says.
         """
         checked = 0
         for cut in plan.cuts:
@@ -101,12 +103,10 @@ class Retention:
             for ours, theirs in zip_longest(hot, cold):
                 if ours is None or theirs is None or not _same(ours, theirs):
                     at = min(one.offset for one in (ours, theirs) if one is not None)
-                    raise ColdDamaged(
-                        f"{cut.topic}, partition {cut.partition}, offset {at}: the cold tier does not have what the"
-                        " log has; nothing was trimmed",
-                        hint="`tracklog cold verify` names everything that is wrong",
-                    )
+                    raise _differs(cut, at, "the cold tier does not have what the log has")
                 checked += 1
+            for at, detail in altered_rows(self._cold.events_table(), cut.partition, cut.first, cut.before):
+                raise _differs(cut, at, f"the row in the cold tier was altered: {detail}")
         return checked
 
     def apply(self, plan: Plan) -> None:
@@ -134,6 +134,13 @@ class Retention:
                 f"{self._cold.url} is the export of another topic than {self._topics.events} of {self._hot.url}",
                 hint="set cold.url to the table of this log",
             )
+
+
+def _differs(cut: Cut, at: int, what: str) -> ColdDamaged:
+    return ColdDamaged(
+        f"{cut.topic}, partition {cut.partition}, offset {at}: {what}; nothing was trimmed",
+        hint="`tracklog cold verify` names everything that is wrong",
+    )
 
 
 def _whole_to(table: Bounds, kept: Bounds) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -24,10 +25,14 @@ _JSON: Final = ("labels", "models", "annotations", "faults", "origin", "parent")
 
 
 class Curated(NamedTuple):
-    """`changed`: trajectories of which something was added; those that have not ended have no row."""
+    """`changed`: trajectories of which something was added; those that have not ended have no row. `unverified`: of
+    the rows, those of trajectories with a fault; `left_out`: trajectories that have ended and of which no row can be
+    made."""
 
     changed: int
     rows: int
+    unverified: int
+    left_out: int
 
 
 def curate(
@@ -54,14 +59,17 @@ def curate(
             changed.add((record.key or b"").decode(errors="replace"))
             progress(1)
     if not changed:
-        return Curated(0, 0)
-    made = (_shown(one.row(), redaction) for one in finished(log, topic, blobs, among=frozenset(changed)))
-    count = 0
+        return Curated(0, 0, 0, 0)
+    left_out = Counter[str]()
+    found = finished(log, topic, blobs, left_out=left_out, among=frozenset(changed))
+    made = (_shown(one.row(), redaction) for one in found)
+    count = unverified = 0
     for rows in _batches(made):
         count += len(rows)
+        unverified += sum(not row["verified"] for row in rows)
         last = len(rows) < ROWS_A_COMMIT
         replace_rows(table, table_of(rows, TRAJECTORIES), ends if last else {})
-    return Curated(len(changed), count)
+    return Curated(len(changed), count, unverified, left_out.total())
 
 
 def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -1,4 +1,8 @@
-"""Finished trajectories with their audit, read from any log: a scan to audit them, and one for each batch to read."""
+"""Finished trajectories with their audit, read from any log: a scan to audit them, and one for each batch to read.
+
+One whose history holds a fault does not get to its end by folding. It is a finished one all the same where a record of
+it says that it has ended: it comes with what can be known of it, and is not verified.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,28 @@ from typing import Any, Final
 from tracklog.consumers.turns import Turns
 from tracklog.consumers.verify import Verification
 from tracklog.infra.blobs import BlobStore
-from tracklog.infra.log.port import Log, TopicInfo
+from tracklog.infra.log.port import Log, Record, TopicInfo
 from tracklog.producers.history import Accepted, read_histories
 from tracklog.producers.lineage import read_inherited
 from tracklog.schemas import events as ev
 from tracklog.schemas.audit_report import Report
+from tracklog.schemas.catalog import HEADER_TYPE
 from tracklog.schemas.codec import Event
 from tracklog.schemas.state import State
 from tracklog.schemas.values import Driver, TargetKind
 
-__all__ = ["SAMPLE", "Finished", "finished"]
+__all__ = ["NO_BEGINNING", "SAMPLE", "Finished", "finished"]
 
 BATCH: Final = 200
 """Trajectories that are in memory at a time."""
+UNKNOWN: Final = "unknown"
+"""The outcome of one whose history does not hold up to its end."""
+NO_BEGINNING: Final = "a trajectory with a fault that leaves nothing of its beginning"
+_ENDED: Final = (HEADER_TYPE, ev.TaskEnded.__name__.encode())
 
 
 class Finished:
-    """One trajectory that has ended."""
+    """One trajectory that has ended. `state` and `own` go as far as its history holds."""
 
     def __init__(self, log: Log, info: TopicInfo, blobs: BlobStore, report: Report, state: State, own: list[Accepted]):
         self._log = log
@@ -103,7 +112,7 @@ class Finished:
             "input_tokens": spent.input_tokens,
             "output_tokens": spent.output_tokens,
             "cost_usd": spent.cost_micro_usd / 1e6,
-            "outcome": state.status.value,
+            "outcome": state.status.value if state.ended else UNKNOWN,
             "reason": state.reason,
             "reward": self.reward,
             "annotations": self.annotations,
@@ -169,8 +178,12 @@ SAMPLE: Final[dict[str, Any]] = {
 """The fields of a row that a condition may ask about."""
 
 
-def finished(log: Log, topic: str, blobs: BlobStore, *, among: frozenset[str] | None = None) -> Iterator[Finished]:
+def finished(
+    log: Log, topic: str, blobs: BlobStore, *, left_out: Counter[str], among: frozenset[str] | None = None
+) -> Iterator[Finished]:
     """All trajectories (of these) that were started and have ended, partition by partition, by id. Blocks.
+
+    Counts in `left_out`, by why, those that have ended and of which no row can be made.
 
     Raises what reading a range raises.
     """
@@ -182,8 +195,17 @@ def finished(log: Log, topic: str, blobs: BlobStore, *, among: frozenset[str] | 
     for partition in sorted(by_partition):
         names = sorted(by_partition[partition])
         for at in range(0, len(names), BATCH):
-            histories = read_histories(log, topic, names[at : at + BATCH])
+            ended: set[str] = set()
+
+            def see(name: str, record: Record, ended: set[str] = ended) -> None:
+                if _ENDED in record.headers:
+                    ended.add(name)
+
+            histories = read_histories(log, topic, names[at : at + BATCH], see)
             for name in names[at : at + BATCH]:
                 state, own = histories.pop(name)
-                if state.ended and state.task is not None:
+                over = state.ended or (name in ended and not reports[name].sound)  # a sound one: a fenced owner's word
+                if over and state.task is not None:
                     yield Finished(log, info, blobs, reports[name], state, own)
+                elif over and not reports[name].sound:
+                    left_out[NO_BEGINNING] += 1

@@ -209,6 +209,11 @@ class ColdLog:
                 )
         return self._table
 
+    def events_table(self) -> ColdTable:
+        """The events table, opened anew. Raises what opening it raises, as a log."""
+        with _as_log():
+            return self._fresh()
+
     def _fresh(self) -> ColdTable:
         """A handle of its own for one scan: a compaction that another one reads of meanwhile changes nothing in it."""
         return ColdTable.open(self._where, self._options, timeout_s=self._timeout_s)
