@@ -21,6 +21,7 @@ from tracklog.producers.setup import Setup
 from tracklog.producers.tools import ToolSet, tool
 from tracklog.producers.turn import Agent, run_turns
 from tracklog.schemas.errors import ApprovalNeeded
+from tracklog.schemas.lifecycle import Parked
 from tracklog.schemas.values import Driver
 
 Tracklog = Callable[..., Result]
@@ -35,7 +36,8 @@ def book(what: str) -> str:
 
 
 async def record(settings: Settings) -> None:
-    """`ended` has ended, `failed` was stopped, `held` waits for a decision, all of workers; `theirs` is a library's."""
+    """`ended` has ended, `failed` was stopped, `held` waits for a decision, `unbegun` was stopped before its task was
+    recorded, all of workers; `theirs` is a library's."""
     with opened_log(settings, make_topics=True) as log:
         async with producer_of(settings, log) as producer:
             for name in ("ended", "failed", "held", "theirs"):
@@ -47,6 +49,8 @@ async def record(settings: Settings) -> None:
                     await run_to(name, opened(producer, name, log=log, setup=setup), agent, setup)
                 except (ConnectionError, ApprovalNeeded):
                     continue
+            writer = await producer.claim("unbegun", owner="worker-1", driver=Driver.WORKER)
+            await writer.release("the task is lost", parked=Parked.FAILED)
 
 
 async def run_to(name: str, opened: Any, agent: Agent, setup: Setup) -> None:
@@ -138,6 +142,17 @@ def test_a_filter_finds_only_what_can_be_asked(tracklog: Tracklog) -> None:
     for command, expected in found.items():
         told = json.loads(tracklog(*command.split(), *line).stdout)
         assert (sorted(told["trajectories"]), told["failed"]) == (expected, {})
+
+
+def test_a_filter_finds_what_was_stopped_before_its_task_was_recorded(tracklog: Tracklog) -> None:
+    line = ("--where", 'parked == "failed"', "--dry-run", "--json")
+    for command in ("retry", "cancel"):
+        told = json.loads(tracklog(command, *line).stdout)
+        assert (sorted(told["trajectories"]), told["failed"]) == (["failed", "unbegun"], {})
+
+
+def test_the_result_of_what_was_stopped_before_its_task_was_recorded_says_why(tracklog: Tracklog) -> None:
+    assert "is parked: failed (the task is lost)" in tracklog("result", "unbegun", exit_code=4).stderr
 
 
 def test_another_trajectory_is_named_that_goes_on_from_a_turn(tracklog: Tracklog) -> None:

@@ -95,19 +95,24 @@ def text_of(given: str, what: str) -> str:
         raise InputError(f"{what} cannot be read from {given[1:]}: {error}") from error
 
 
+def _is_workers(row: Mapping[str, Any]) -> bool:
+    """Who drives a run is recorded with its task; only workers stop one that has not come so far."""
+    return row["driver"] == Driver.WORKER or (not row["driver"] and row["parked"] in STOPPED)
+
+
 def of_workers(row: Mapping[str, Any]) -> bool:
     """Unfinished, and a worker's: what `cancel` is for."""
-    return row["driver"] == Driver.WORKER and (bool(row["parked"]) or row["status"] not in ENDED)
+    return _is_workers(row) and (bool(row["parked"]) or row["status"] not in ENDED)
 
 
 def stopped_or_failed(row: Mapping[str, Any]) -> bool:
     """What `retry --turn` is for."""
-    return row["driver"] == Driver.WORKER and (row["parked"] in STOPPED or row["status"] in (_FAILED, _CANCELLED))
+    return _is_workers(row) and (row["parked"] in STOPPED or row["status"] in (_FAILED, _CANCELLED))
 
 
 def stopped(row: Mapping[str, Any]) -> bool:
     """What `retry` is for."""
-    return row["driver"] == Driver.WORKER and row["parked"] in STOPPED
+    return _is_workers(row) and row["parked"] in STOPPED
 
 
 def chosen(settings: Settings, ids: Sequence[str], where: str | None, most: int, applies: Applies) -> Chosen:

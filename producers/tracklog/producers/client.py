@@ -333,10 +333,10 @@ def _digest(text: str) -> str:
 
 
 def _not_done(state: State) -> NotDone:
-    if state.task is None:
-        where = "is not there, or no worker has begun with it"
-    elif state.parked:
+    if state.parked:
         where = f"is parked: {state.parked}{f' ({state.reason})' if state.reason else ''}"
+    elif state.task is None:
+        where = "is not there, or no worker has begun with it"
     else:
         where = f"is {state.summary}, in turn {state.turn}"
     return NotDone(f"trajectory {state.trajectory_id!r} {where}", hint=f"tracklog show {state.trajectory_id}")
