@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,28 @@ def test_an_answer_comes_in_every_form(settings: Settings, tmp_path: Path) -> No
     assert len(cut.stdout.splitlines()) == 3
     assert "more rows than 2" in cut.stderr
     query(settings, sql, "--format", "parquet", exit_code=2)
+
+
+def test_columns_that_a_form_cannot_hold_are_written_otherwise_or_named(settings: Settings, tmp_path: Path) -> None:
+    csv = query(settings, "SELECT * FROM events LIMIT 3", "--format", "csv").stdout.splitlines()
+    row = asked(settings, "SELECT payload FROM events LIMIT 3")[0]
+    assert (len(csv), "payload" in csv[0], row["payload"].hex() in "".join(csv)) == (4, True, True)
+    target = ("--output", str(tmp_path / "out"))
+    for form, sql in (("parquet", "SELECT INTERVAL 1 DAY AS long"), ("csv", "SELECT [1, 2] AS long")):
+        refused = query(settings, sql, "--format", form, *target, exit_code=2)
+        assert "long (" in refused.stderr
+        assert "VARCHAR" in refused.stderr
+    twice = query(settings, "SELECT 1 AS a, 2 AS a, 3 AS a_2, 4 AS a", "--json").stdout
+    assert json.loads(twice) == [{"a": 1, "a_3": 2, "a_2": 3, "a_4": 4}]
+
+
+def test_a_file_that_is_not_there_is_damage_and_no_wrong_question(settings: Settings, tmp_path: Path) -> None:
+    shutil.copytree(settings.home, tmp_path / "home")
+    there = load_settings(flags={"home": str(tmp_path / "home")}, environ={}, cwd=tmp_path)
+    gone = next(Path(there.cold.url, "events").rglob("*.parquet"))
+    gone.unlink()
+    found = query(there, "SELECT sum(length(body)) FROM events", exit_code=3)
+    assert gone.name in found.stderr
 
 
 def test_the_page_names_every_table(settings: Settings) -> None:

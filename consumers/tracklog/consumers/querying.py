@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tracklog.infra.cold.table import UNDECODABLE_TABLE, ColdTable
-from tracklog.schemas.errors import ColdMissing, ColdUnavailable, InputError
+from tracklog.schemas.errors import ColdDamaged, ColdMissing, ColdUnavailable, InputError
 
 __all__ = ["VIEWS", "Answer", "ask", "write_csv", "write_parquet"]
 
@@ -27,6 +27,9 @@ THREADS: Final = 2
 ROWS_MAX: Final = 1_000_000
 """Of an answer, which is held in memory."""
 BATCH_ROWS: Final = 10_000
+_WRONG: Final = "the question is wrong"
+_READING: Final = "reading the stream registered as"
+"""What DuckDB says first of whatever Arrow could not read."""
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
 
 VIEWS: Final[Mapping[str, str]] = {
@@ -115,7 +118,7 @@ def ask(
         for name, select in VIEWS.items():
             connection.execute(f"CREATE VIEW {name} AS {select}")
         _lock(connection)
-        with _bounded(connection, sql, limit_s):
+        with _whole(tables), _bounded(connection, sql, limit_s):
             found = connection.sql(sql)
             if found is None:
                 raise InputError("that has no rows to give", hint="ask with SELECT")
@@ -123,11 +126,65 @@ def ask(
 
 
 def write_csv(table: pa.Table, file: IO[bytes]) -> None:
-    pacsv.write_csv(table, file)
+    """Bytes are in hex. Raises InputError for a column that CSV has no form for."""
+    for at, column in enumerate(table.schema):
+        if pa.types.is_binary(column.type):
+            values = [None if one is None else one.hex() for one in table.column(at).to_pylist()]
+            table = table.set_column(at, column.name, pa.array(values, pa.string()))
+    with _writable(table, "CSV"):
+        pacsv.write_csv(table, file)
 
 
 def write_parquet(table: pa.Table, file: IO[bytes]) -> None:
-    pq.write_table(table, file, compression="zstd")
+    """Raises InputError for a column that Parquet has no form for."""
+    with _writable(table, "Parquet"):
+        pq.write_table(table, file, compression="zstd")
+
+
+@contextmanager
+def _writable(table: pa.Table, form: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        columns = ", ".join(f"{one.name} ({one.type})" for one in table.schema if _is_odd(one.type))
+        raise InputError(
+            f"{form} has no form for a column of the answer: {columns or _line(error)}",
+            hint="cast it in the SELECT: column::VARCHAR",
+        ) from error
+
+
+def _is_odd(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_interval(kind))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """The second column of a name gets _2, and so on: rows are told by the names of their columns."""
+    made: list[str] = []
+    for name in names:
+        other, number = name, 1
+        while other in made or (number > 1 and other in names):
+            number += 1
+            other = f"{name}_{number}"
+        made.append(other)
+    return made
+
+
+@contextmanager
+def _whole(tables: Mapping[str, ColdTable]) -> Iterator[None]:
+    """Where a question fails since a file of a table is not there, says so. Raises ColdDamaged."""
+    try:
+        yield
+    except (InputError, ColdUnavailable) as error:
+        if _READING not in error.message:
+            raise
+        for table in tables.values():
+            for file in table.files():
+                if not table.has(file.path):
+                    raise ColdDamaged(
+                        f"{table.uri}/{file.path} is not there: it held {file.rows} rows",
+                        hint="restore the file from a backup; `tracklog cold verify` names everything that is wrong",
+                    ) from error
+        raise ColdDamaged(error.message.removeprefix(f"{_WRONG}: "), hint="see `tracklog cold verify`") from error
 
 
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
@@ -164,7 +221,8 @@ def _some(batches: pa.RecordBatchReader, rows_max: int) -> Answer:
         rows += batch.num_rows
         if rows > rows_max:
             break
-    return Answer(pa.Table.from_batches(taken, batches.schema), rows > rows_max)
+    table = pa.Table.from_batches(taken, batches.schema)
+    return Answer(table.rename_columns(_distinct(table.column_names)), rows > rows_max)
 
 
 @contextmanager
@@ -192,7 +250,7 @@ def _bounded(connection: duckdb.DuckDBPyConnection, sql: str, limit_s: float) ->
 
 
 def _wrong(error: Exception) -> InputError:
-    return InputError(f"the question is wrong: {_line(error)}", hint="tables and columns: docs/query.md")
+    return InputError(f"{_WRONG}: {_line(error)}", hint="tables and columns: docs/query.md")
 
 
 def _line(error: Exception) -> str:

@@ -207,6 +207,11 @@ class ColdTable:
         """One file, open for reading; close it. Raises what pyarrow raises: see `cold.faults.speaking_of`."""
         return pq.ParquetFile(self.filesystem().open_input_file(path))
 
+    def has(self, path: str) -> bool:
+        """Whether a file of the table is there."""
+        with speaking_of(f"cannot read {self.uri}"):
+            return bool(self.filesystem().get_file_info(path).type == pafs.FileType.File)
+
     def commit(self, added: Sequence[AddAction], moved: Mapping[str, int]) -> None:
         """Adds staged files and moves applications, in one step that is durable when this returns.
 
