@@ -64,6 +64,14 @@ def test_a_whole_round(here: Exporting) -> None:
     assert "events in" in called(here, "cold", "verify", "--at", to).stdout
 
 
+@pytest.mark.parametrize("to", ["s3://", "gs:///folder", "ftp://host/x"])
+def test_an_address_that_is_none_is_an_input_error_alone(here: Exporting, to: str) -> None:
+    refused = called(here, "export", "--to", to, code=2)
+
+    assert to in refused.stderr
+    assert "WARN" not in refused.stderr
+
+
 def test_a_fault_ends_verify_with_one(here: Exporting) -> None:
     to = here.settings.cold.url
     told(here, "export", "--to", to, "--once")

@@ -51,9 +51,42 @@ def test_those_whose_beginning_was_trimmed_are_named_and_counted(
     assert (shown["value"], shown["partial"]["count"]) == ([], RUNS)
     # and comparing says it too: also of the one that has them, which what is folded afresh cannot
     for name, differs in (("pace", False), ("spend", True)):
-        verified = json.loads(tracklog("projections", "verify", name, "--json", exit_code=int(differs)).stdout)
+        line = ("projections", "verify", name, "--json", "--accept-gap")
+        verified = json.loads(tracklog(*line, exit_code=int(differs)).stdout)
         assert (verified["difference"] is not None) is differs, name
         assert verified["partial"]["count"] >= (RUNS if not differs else 1), name
+
+
+def test_without_the_beginning_nothing_is_built_anew_or_found_equal_unless_that_is_accepted(
+    tracklog: Tracklog, tmp_path: Path, fresh_prefix: str
+) -> None:
+    # given trajectories that were folded before the log was trimmed
+    tracklog("process", "trajectories", "--once")
+    before = listed(tracklog)["trajectories"]
+    trim_into_first_runs(tmp_path, fresh_prefix)
+    # when they are to be built anew, or compared with what is left
+    for what in ("rebuild", "verify"):
+        refused = tracklog("projections", what, "trajectories", exit_code=3)
+        # then it is said what is missing, and how to have it
+        assert "is kept from offset" in refused.stderr, what
+        assert "cold.url" in refused.stderr, what
+    # and nothing has changed
+    assert {**listed(tracklog)["trajectories"], "partial": None} == {**before, "partial": None}
+    # and who wants what is left says so
+    built = json.loads(tracklog("projections", "rebuild", "trajectories", "--accept-gap", "--json").stdout)
+    assert (built["build"], built["equal"]) == (1, False)
+    compared = tracklog("projections", "verify", "trajectories", "--accept-gap")
+    assert "as what is kept of the log says" in compared.stdout
+
+
+def test_folding_a_log_without_its_beginning_says_from_where(
+    tracklog: Tracklog, tmp_path: Path, fresh_prefix: str
+) -> None:
+    trim_into_first_runs(tmp_path, fresh_prefix)
+    told = tracklog("process", "trajectories", "--once").stderr
+    assert "is kept from offset" in told
+    assert "what was before that is missing" in told
+    assert "cold.url" in told
 
 
 def test_in_a_whole_log_nothing_is_partial(tracklog: Tracklog) -> None:

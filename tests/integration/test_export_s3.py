@@ -11,6 +11,7 @@ from tests.support.exporting import exporting_on, runs
 from tests.support.s3_server import s3_server
 from tracklog.consumers.cold.verify import verification_of
 from tracklog.infra.clock import SystemClock
+from tracklog.infra.cold.table import ColdTable
 from tracklog.infra.cold.upkeep import compact
 from tracklog.schemas.errors import ColdError, ColdMissing, ColdRefused
 
@@ -97,7 +98,26 @@ def test_a_bucket_that_is_not_there_is_named(s3: dict[str, str], tmp_path: Path)
         pytest.raises(ColdMissing, match="absent") as caught,
     ):
         world.export()
+    assert "no such bucket" in caught.value.hint
     assert "hush-hush" not in str(caught.value)
+
+
+def test_a_plain_http_endpoint_that_was_not_allowed_is_named_with_its_option(
+    s3: dict[str, str], tmp_path: Path
+) -> None:
+    options = {name: value for name, value in s3.items() if name != "allow_http"}
+    with (
+        exporting_on(f"sqlite:{tmp_path / 'log.db'}", "tracklog", tmp_path, cold=on_s3(options, tmp_path)) as world,
+        pytest.raises(ColdRefused, match=tmp_path.name) as caught,
+    ):
+        world.export()
+    assert "cold.options.allow_http" in caught.value.hint
+
+
+def test_a_table_that_is_not_there_is_no_missing_bucket(s3: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ColdMissing) as caught:
+        ColdTable.open(f"s3://bucket/{tmp_path.name}", s3, timeout_s=10.0)
+    assert "no table" in caught.value.hint
 
 
 def test_a_server_that_is_not_there_is_an_error_within_the_bound(tmp_path: Path) -> None:

@@ -169,6 +169,24 @@ def test_one_that_goes_on_and_what_is_not_exported_stay(local: World) -> None:
     assert open_id in local.run("retention", "status", "--keep-days", "0").stdout
 
 
+def test_partitions_that_keep_nothing_are_counted_and_not_shown(local: World) -> None:
+    local.fill(run_of("over", turns=1))
+    local.export()
+
+    def table(*more: str) -> Result:
+        return local.run("retention", "status", *more)
+
+    held, free = table(), table("--keep-days", "0")
+
+    for result in (held, free):
+        (row,) = [line.split() for line in result.stdout.splitlines() if line.strip().startswith(local.flags["prefix"])]
+        assert row[0] == local.topic
+        assert "5 partitions that keep nothing are left out" in result.stderr
+    assert "its age" in held.stdout
+    assert "its age" not in free.stdout
+    assert len(local.json("retention", "status")["partitions"]) == 3 * PARTITIONS
+
+
 def test_the_origin_of_a_fork_that_goes_on_stays_and_of_one_that_ended_goes(local: World) -> None:
     origin = run_of("origin", turns=2)
     fork = Chain("fork")

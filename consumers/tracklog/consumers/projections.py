@@ -11,6 +11,7 @@ from tracklog.consumers.wiring import lag_of
 from tracklog.infra.clock import Clock, SystemClock, SystemEntropy
 from tracklog.infra.log.lag import lags
 from tracklog.infra.log.port import Log, TopicInfo
+from tracklog.infra.log.trimmed import check_whole
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import ask
 from tracklog.infra.settings import Settings
@@ -69,6 +70,7 @@ class Switched(NamedTuple):
     behind: int
 
 
+ACCEPT_GAP: Final = "--accept-gap"
 _KEEPING_NO_RECORDS: Final = {"warm_log_events_max": 0}
 """What is folded to be compared needs no memory for them. Who leaves is told by the same settings."""
 
@@ -120,8 +122,11 @@ class Projections:
         ask(self.client, [("HSET", keys.key(parked[one][0], RETRY), one, "") for one in asked])
         return asked
 
-    def verify(self, processor: AnyProcessor, progress: Callable[[int], object]) -> Compared:
-        """Folds the log afresh in memory and compares. Raises InputError, StoreConflict when it moves too fast."""
+    def verify(
+        self, processor: AnyProcessor, progress: Callable[[int], object], *, accept_gap: bool = False
+    ) -> Compared:
+        """Folds the log afresh in memory and compares. Raises InputError, StoreConflict when it moves too fast, and
+        OffsetTrimmed where the log has no beginning, unless that is accepted."""
         keys, partitions = self._live(processor.name)
         if keys.version != processor.version:
             raise InputError(
@@ -129,6 +134,8 @@ class Projections:
                 f" {processor.version}",
                 hint="load the one that is live, or rebuild",
             )
+        if not accept_gap:
+            check_whole(self.log, self._topic, ACCEPT_GAP)
         return compare(
             Trajectories(self.settings.projection.model_copy(update=_KEEPING_NO_RECORDS))
             if isinstance(processor, Trajectories)
@@ -141,11 +148,16 @@ class Projections:
             progress=progress,
         )
 
-    def rebuild(self, processor: AnyProcessor, progress: Callable[[int], object]) -> Rebuilt:
+    def rebuild(
+        self, processor: AnyProcessor, progress: Callable[[int], object], *, accept_gap: bool = False
+    ) -> Rebuilt:
         """Folds the log from its beginning beside what is live, compares both, and turns readers and the processes
         that fold over to it; then drops the old one. Killed before that, nothing has changed. Whoever folds the version
-        goes on meanwhile.
+        goes on meanwhile. Raises OffsetTrimmed, with nothing changed, where the log has no beginning, unless that is
+        accepted.
         """
+        if not accept_gap:
+            check_whole(self.log, self._topic, ACCEPT_GAP)
         info, name = self.log.describe(self._topic), processor.name
         live = live_keys(self.client, self.settings.topic_names.prefix, name)
         old_build = self._store(processor, info, None).live_build()

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 from tracklog.infra.clock import Clock
 from tracklog.infra.lines import about
 from tracklog.infra.log.port import GroupListener, GroupMember, Log, Record
-from tracklog.infra.log.trimmed import pass_trimmed
+from tracklog.infra.log.trimmed import Seeking, pass_trimmed
 from tracklog.infra.partition_loop_progress import Progress
 from tracklog.infra.settings_sections import LoopSettings
 from tracklog.schemas.errors import (
@@ -75,12 +75,10 @@ class Owner(Protocol):
         """Ownership has ended, or the stored state moved: drops what is kept in memory."""
 
 
-class Source(Protocol):
+class Source(Seeking, Protocol):
     """What a Reader and a GroupMember have in common."""
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]: ...
-    def position(self, partition: int) -> int: ...
-    def seek(self, partition: int, offset: int) -> None: ...
 
 
 class PartitionLoop:
@@ -88,6 +86,7 @@ class PartitionLoop:
     longer in the log when they were to be read. Both, and `progress`, may be read by other threads.
 
     `on_outage` is called by the loop's thread with the error when an outage begins, and with None when it is over.
+    `on_trimmed` with a partition and the first offset that it is kept from, when what was to be read is before that.
     An owner that gathers records over several folds sets two more: `on_release` is called while partitions are still
     owned and about to be given back in good order, and `stored` says how far its positions are stored by now.
     """
@@ -113,6 +112,7 @@ class PartitionLoop:
         self.positions: dict[int, int] = {}
         self.trimmed: dict[int, int] = {}
         self.on_outage: Callable[[TracklogError | None], None] = lambda _: None
+        self.on_trimmed: Callable[[int, int], None] = lambda _partition, _first: None
         self.on_release: Callable[[], None] = lambda: None
         self.stored: Callable[[], Mapping[int, int]] = lambda: self.positions
         self._pending: dict[int, list[Record]] = {}
@@ -229,15 +229,15 @@ class PartitionLoop:
             with self.progress.at_work(f"polling {self._topic}"):
                 return self._patiently(lambda: source.poll(max_records, timeout_s))
         except OffsetTrimmed:
-            passed = pass_trimmed(self._log, self._topic, source, list(self.positions))
-            if not passed:
+            if not (passed := pass_trimmed(self._log, self._topic, source, list(self.positions))):
                 raise
             for partition, offsets in passed.items():
-                self._count_trimmed(partition, offsets)
+                self._count_trimmed(partition, offsets, source.position(partition))
             return []
 
-    def _count_trimmed(self, partition: int, offsets: int) -> None:
+    def _count_trimmed(self, partition: int, offsets: int, first: int) -> None:
         self.trimmed[partition] = self.trimmed.get(partition, 0) + offsets
+        self.on_trimmed(partition, first)
 
     def _fold(self, source: Source, partition: int, records: list[Record], ends: Mapping[int, int] | None) -> None:
         position = source.position(partition)
@@ -293,7 +293,7 @@ class PartitionLoop:
                 hint="was the log replaced, or cut? Drop what was made from it, or use another prefix",
             )
         if position < bounds.first:
-            self._count_trimmed(partition, bounds.first - position)
+            self._count_trimmed(partition, bounds.first - position, bounds.first)
         return max(position, bounds.first)
 
     def _own(self, partition: int) -> int:

@@ -49,6 +49,8 @@ class ColdSettings(Section):
     def _known_scheme(cls, url: str) -> str:
         if not url or ("://" in url and not url.startswith(COLD_SCHEMES)):
             raise ValueError(f"{url!r} is no place for tables; use a directory, file:///, s3:// or gs://")
+        if url.startswith(("s3://", "gs://")) and not urlsplit(url).netloc:
+            raise ValueError(f"{url!r} names no bucket; use s3://BUCKET[/PREFIX] or gs://BUCKET[/PREFIX]")
         if "@" in urlsplit(url).netloc:
             raise ValueError("a cold address carries no user or password; set them in [cold.options]")
         return url

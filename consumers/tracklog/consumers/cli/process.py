@@ -18,6 +18,7 @@ from tracklog.consumers.wiring import check_writable, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock, SystemEntropy
 from tracklog.infra.collector import collect_rarely
 from tracklog.infra.log.port import Log
+from tracklog.infra.log.trimmed import COLD_HINT, kept_in_words
 from tracklog.processors.faust_runner import FaustRun, run_on_faust
 from tracklog.processors.processor import Processor
 from tracklog.processors.running import Processes, processes
@@ -78,6 +79,9 @@ def process(
             builtin=builtin,
         )
         work.loop.on_outage = lambda error: tell_outage(run, error)
+        work.loop.on_trimmed = lambda partition, first: run.out.warning(
+            f"{kept_in_words({partition: first})}: what was before that is missing in what is folded; {COLD_HINT}"
+        )
         if once:
             _tell(run, work.drain(stopped_by_signals()))
             return

@@ -18,12 +18,16 @@ from tracklog.consumers.read import Answer, Reader
 from tracklog.consumers.read_shown import shown_of
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
 from tracklog.infra.clock import SystemClock
+from tracklog.infra.log.trimmed import begun_late
 from tracklog.processors.comparing import Difference
 from tracklog.processors.partial import Partial
 from tracklog.schemas.errors import InputError
 
 app = new_app(help="Look at what is folded into Redis, compare it with the log, build it anew.", no_args_is_help=True)
 
+AcceptGap = Annotated[
+    bool, typer.Option("--accept-gap", help="Fold what is left of a log whose beginning was trimmed.")
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A projection: see `tracklog projections list`.")]
 SHOWN_CHARS_MAX = 200
 BEHIND_MAX = 1000
@@ -176,11 +180,12 @@ def _tell_keys(run: Run, name: str, found: Answer[list[str]]) -> None:
 
 
 @command(app)
-def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> None:
+def verify(run: Run, name: Name, load: Load = None, folder: Folder = None, accept_gap: AcceptGap = False) -> None:
     """Fold the log afresh in memory, and compare it with Redis key by key; name the first that differs.
 
     Exit code 1 when one does, and when a trajectory is parked: what is compared has nothing of it behind the event
-    that its processor failed on. Changes nothing; the projection may be folded on meanwhile.
+    that its processor failed on. Changes nothing; the projection may be folded on meanwhile. Refused where the
+    beginning of the log was trimmed and cold.url does not name the tier that has it.
 
     \b
     Examples:
@@ -192,9 +197,10 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
     with _opened(run) as projections:
         total = sum(projections.one(name).positions.values())
         with run.out.progress(f"folding {name}", total) as advance:
-            compared = projections.verify(processor, advance)
+            compared = projections.verify(processor, advance, accept_gap=accept_gap)
         known = projections.one(name)
-    found = compared.difference
+        begun = begun_late(projections.log, run.settings.topic_names.events, compared.positions)
+    found, kept = compared.difference, "what is kept of the log" if begun else "the log"
     if found is not None or known.parked:
         run.faulty()
     if run.as_json:
@@ -204,7 +210,7 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
         return
     _tell_partial(run, name, compared.partial)
     if found is None:
-        run.out.text(f"{name}: {compared.keys} keys, as the log says")
+        run.out.text(f"{name}: {compared.keys} keys, as {kept} says")
     else:
         both = _both(found)
         run.out.text(
@@ -217,11 +223,12 @@ def verify(run: Run, name: Name, load: Load = None, folder: Folder = None) -> No
 
 
 @command(app)
-def rebuild(run: Run, name: Name, load: Load = None, folder: Folder = None) -> None:
+def rebuild(run: Run, name: Name, load: Load = None, folder: Folder = None, accept_gap: AcceptGap = False) -> None:
     """Fold a processor from the beginning beside what is live, then turn readers over to it and drop the old one.
 
     What is live is read and folded on meanwhile. Processes that fold the same version go on with the new one by
-    themselves. Of a new version nothing else is touched: the old one stays until it is dropped.
+    themselves. Of a new version nothing else is touched: the old one stays until it is dropped. Refused, with nothing
+    changed, where the beginning of the log was trimmed and cold.url does not name the tier that has it.
 
     \b
     Examples:
@@ -233,7 +240,7 @@ def rebuild(run: Run, name: Name, load: Load = None, folder: Folder = None) -> N
         partitions = range(projections.log.partition_count(topic))
         total = sum(bounds.end - bounds.first for bounds in (projections.log.bounds(topic, p) for p in partitions))
         with run.out.progress(f"folding {name}", total) as advance:
-            built = projections.rebuild(processor, advance)
+            built = projections.rebuild(processor, advance, accept_gap=accept_gap)
     if run.as_json:
         run.out.json({"name": name, "version": processor.version, **built._asdict()})
         return

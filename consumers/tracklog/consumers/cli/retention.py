@@ -64,6 +64,20 @@ def apply(
         _tell(run, plan, checked=checked, applied=yes)
 
 
+def _tell_cuts(run: Run, plan: Plan) -> None:
+    """Without the partitions that keep nothing: they would bury the others."""
+    shown = [cut for cut in sorted(plan.cuts) if cut.kept]
+    rows = [
+        (cut.topic, str(cut.partition), str(cut.first), str(cut.before), str(cut.end), str(cut.records), cut.why)
+        for cut in shown
+    ]
+    columns = ("topic", "partition", "kept from", "could be", "end", "records", "held by")
+    if rows:
+        run.out.table(columns, rows, right=columns[1:6])
+    if len(shown) < len(plan.cuts):
+        run.out.note(f"{len(plan.cuts) - len(shown)} partitions that keep nothing are left out (--json has them)")
+
+
 @contextmanager
 def _opened(run: Run, keep_days: float | None) -> Iterator[Retention]:
     try:
@@ -101,12 +115,7 @@ def _tell(run: Run, plan: Plan, *, checked: int | None, applied: bool) -> None:
             }
         )
         return
-    rows = [
-        (cut.topic, str(cut.partition), str(cut.first), str(cut.before), str(cut.end), str(cut.records), cut.why)
-        for cut in sorted(plan.cuts)
-    ]
-    columns = ("topic", "partition", "kept from", "could be", "end", "records", "held by")
-    run.out.table(columns, rows, right=columns[1:6])
+    _tell_cuts(run, plan)
     if checked is None:
         run.out.text(f"{plan.records} records could go")
     elif applied:

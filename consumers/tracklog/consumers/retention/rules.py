@@ -39,6 +39,11 @@ class Cut(NamedTuple):
         """Offsets that go."""
         return max(0, self.before - self.first)
 
+    @property
+    def kept(self) -> int:
+        """Offsets that the log has of it now."""
+        return max(0, self.end - self.first)
+
 
 def pinned_origins(surveys: Iterable[Survey]) -> frozenset[str]:
     """All trajectories from which one that is not over was forked, and theirs."""
@@ -66,7 +71,7 @@ def events_cuts(
 
 def _events_cut(topic: str, survey: Survey, exported: int, old: int, pinned: frozenset[str]) -> Cut:
     bounds = survey.events
-    before, why = min((bounds.end, "nothing"), (old, "its age"), (exported, "what is exported"))
+    before, why = _least((bounds.end, "nothing"), (old, "its age"), (exported, "what is exported"))
     for name, one in survey.trajectories.items():
         if one.over and name not in pinned:
             continue
@@ -83,6 +88,11 @@ def _events_cut(topic: str, survey: Survey, exported: int, old: int, pinned: fro
     return Cut(topic, survey.partition, bounds.first, max(before, bounds.first), bounds.end, why)
 
 
+def _least(*bounds: tuple[int, str]) -> tuple[int, str]:
+    """Of several that are the least, the one that is named first: what reaches the end is held by nothing."""
+    return min(bounds, key=lambda one: one[0])
+
+
 def _why(name: str, one: Lying, pinned: frozenset[str]) -> str:
     if name in pinned and one.over:
         return f"{name}: a fork of it is not over"
@@ -92,7 +102,7 @@ def _why(name: str, one: Lying, pinned: frozenset[str]) -> str:
 def inbox_cut(topic: str, survey: Survey, records: Iterable[Record], old: int) -> Cut:
     """`records` are those of the inbox partition, from its first on."""
     bounds = survey.inbox
-    before, why = min((bounds.end, "nothing"), (old, "its age"))
+    before, why = _least((bounds.end, "nothing"), (old, "its age"))
     for record in records:
         if record.offset >= before:
             break
@@ -126,7 +136,7 @@ def _held(survey: Survey, record: Record) -> str:
 def attempts_cut(topic: str, survey: Survey, records: Iterable[Record], old: int) -> Cut:
     """`records` are those of the ledger partition, from its first on."""
     bounds = survey.attempts
-    before, why = min((bounds.end, "nothing"), (old, "its age"))
+    before, why = _least((bounds.end, "nothing"), (old, "its age"))
     opened = {call.hash: name for name, one in survey.trajectories.items() for call in one.state.open_intents.values()}
     for record in records:
         if record.offset >= before:

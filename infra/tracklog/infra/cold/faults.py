@@ -16,7 +16,10 @@ __all__ = ["explained", "speaking_of"]
 
 MESSAGE_CHARS_MAX: Final = 400
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
-_NO_BUCKET = re.compile(r"NoSuchBucket|Error performing list request.*404 Not Found", re.IGNORECASE | re.DOTALL)
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|Error performing (?:list request|PUT ).*404 Not Found", re.IGNORECASE | re.DOTALL
+)  # what is listed or written need not be there before: what was not found is the bucket
+_PLAIN_HTTP = re.compile(r"URL scheme is not allowed", re.IGNORECASE)
 _DENIED = re.compile(
     r"\b401\b|\b403\b|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId|Unauthenticated|PermissionDenied"
     r"|Permission denied|Read-only file system|Operation not permitted",
@@ -51,8 +54,14 @@ def explained(error: Exception, what: str) -> ColdError:
         return ColdRefused(text, hint="a file stands where a directory is needed: name another address")
     if _DENIED.search(said):
         return ColdRefused(text, hint="not allowed: check [cold.options], the credentials and the rights")
-    if isinstance(error, TableNotFoundError) or _NO_BUCKET.search(said):
-        return ColdMissing(text, hint="no table or no bucket is there: check the address, or run `tracklog export`")
+    if _PLAIN_HTTP.search(said):
+        return ColdRefused(
+            text, hint="the endpoint is plain http: allow it by cold.options.allow_http=true, or use https"
+        )
+    if _NO_BUCKET.search(said):
+        return ColdMissing(text, hint="there is no such bucket: make it, or check the address and [cold.options]")
+    if isinstance(error, TableNotFoundError):
+        return ColdMissing(text, hint="no table is there: check the address, or run `tracklog export`")
     if _GONE.search(said):
         return ColdMissing(
             text, hint="a file of the table is gone: was the table removed, or set back to an older copy?"

@@ -6,18 +6,30 @@ comes may pass it. Who must know of a trajectory from its beginning may not: to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Protocol, runtime_checkable
 
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log
-from tracklog.schemas.errors import TrajectoryTrimmed
+from tracklog.schemas.errors import OffsetTrimmed, TrajectoryTrimmed
 
-__all__ = ["beginning_of", "beginning_trimmed", "check_beginning", "pass_trimmed"]
+__all__ = [
+    "COLD_HINT",
+    "Seeking",
+    "beginning_of",
+    "beginning_trimmed",
+    "begun_late",
+    "check_beginning",
+    "check_whole",
+    "kept_in_words",
+    "pass_trimmed",
+]
+
+COLD_HINT: Final = "name the cold tier that has what was trimmed: cold.url (docs/retention.md)"
 
 
 class Seeking(Protocol):
-    """What a Reader and a GroupMember have in common."""
+    """What a Reader and a GroupMember have in common: a place in each partition."""
 
     def position(self, partition: int) -> int: ...
     def seek(self, partition: int, offset: int) -> None: ...
@@ -43,7 +55,7 @@ def beginning_trimmed(topic: str, partition: int, first: int, trajectory_id: str
     return TrajectoryTrimmed(
         f"{topic}, partition {partition}, is kept from offset {first} on: whether trajectory {trajectory_id!r} begins"
         " before that cannot be told",
-        hint="name the cold tier that has what was trimmed: cold.url (docs/retention.md)",
+        hint=COLD_HINT,
     )
 
 
@@ -53,6 +65,28 @@ def check_beginning(log: Log, topic: str, trajectory_id: str) -> None:
     first = log.bounds(topic, partition).first
     if first > 0:
         raise beginning_trimmed(topic, partition, first, trajectory_id)
+
+
+def begun_late(log: Log, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """The first offset of each of these partitions whose beginning is kept nowhere that was looked at."""
+    found = {one: log.bounds(topic, one).first for one in partitions}
+    return {partition: first for partition, first in found.items() if first > 0}
+
+
+def kept_in_words(begun: Mapping[int, int]) -> str:
+    """What `begun_late` found, partition by partition."""
+    return ", ".join(f"partition {partition} is kept from offset {first} on" for partition, first in begun.items())
+
+
+def check_whole(log: Log, topic: str, otherwise: str) -> None:
+    """For who needs all of a topic: raises OffsetTrimmed where the beginning of a partition was trimmed.
+    `otherwise`: the option that goes on without."""
+    begun = begun_late(log, topic, range(log.partition_count(topic)))
+    if begun:
+        raise OffsetTrimmed(
+            f"{topic} does not begin at its beginning: {kept_in_words(begun)}; what was before that is missing",
+            hint=f"{COLD_HINT}; or go on without it: {otherwise}",
+        )
 
 
 @runtime_checkable
