@@ -132,10 +132,37 @@ def test_importing_again_into_a_trimmed_log_adds_nothing(trimmed: Path) -> None:
 def test_without_its_cold_tier_a_trimmed_log_names_the_way_out(trimmed: Path, tmp_path: Path) -> None:
     name, nowhere = ids(trimmed)[0], str(tmp_path / "nowhere")
 
-    for line in (("show", name, "--from-log"), ("replay", "trajectory", name), ("at", name, "--turn", "1")):
+    for line in (
+        ("show", name, "--from-log"),
+        ("verify", name),
+        ("replay", "trajectory", name),
+        ("replay", "events", "--trajectory", name),
+        ("replay", "events", "--trajectory", name, "--fold"),
+        ("at", name, "--turn", "1"),
+    ):
         found = tracklog(trimmed, *line, exit_code=3, TRACKLOG_COLD=nowhere)
         assert name in found.stderr
         assert "cold.url" in found.stderr
+
+
+def test_without_its_cold_tier_a_trimmed_log_is_not_called_sound_or_read_as_if_it_were_whole(
+    home: Path, trimmed: Path, tmp_path: Path
+) -> None:
+    nowhere = str(tmp_path / "nowhere")
+
+    verified = tracklog(trimmed, "verify", "--all", TRACKLOG_COLD=nowhere)
+    read = tracklog(trimmed, "replay", "events", TRACKLOG_COLD=nowhere)
+    later = tracklog(trimmed, "replay", "events", "--from", "end", TRACKLOG_COLD=nowhere)
+
+    assert "all sound" not in verified.stdout
+    assert "its beginning was not looked at" in verified.stdout
+    for one in (verified, read):
+        assert "is kept from offset" in one.stderr
+        assert "cold.url" in one.stderr
+    assert "cold.url" not in later.stderr, "nothing of what was asked for is missing"
+    for whole in (home, trimmed):
+        assert "all sound" in tracklog(whole, "verify", "--all").stdout
+        assert "cold.url" not in tracklog(whole, "replay", "events").stderr
 
 
 def test_what_a_cold_log_cannot_do_is_refused_with_a_way_out(home: Path, tmp_path: Path) -> None:

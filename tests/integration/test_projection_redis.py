@@ -21,7 +21,7 @@ from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.redis_client import connect
 from tracklog.infra.stack.process import wait_until
 from tracklog.infra.stack.valkey_server import ValkeyServer
-from tracklog.schemas.errors import StoreError, StoreUnavailable, StoreUnsafe
+from tracklog.schemas.errors import StoreError, StoreUnavailable, StoreUnsafe, TracklogError
 
 LogUrls = Callable[[str], str]
 
@@ -112,18 +112,44 @@ def test_a_redis_that_may_evict_is_refused(valkey_factory: ValkeyFactory) -> Non
         connect(evicting.url, timeout_s=5)
 
 
-def test_a_full_redis_ends_the_loop_with_nothing_half_written(world: World) -> None:
+def test_a_full_redis_is_waited_for_with_nothing_half_written(world: World) -> None:
     append_runs(world, 5)
     world.drain()
     append_runs(world, 20, first=5)
     world.client.config_set("maxmemory", "1mb")
-
-    with pytest.raises(StoreError, match="full"):
-        world.drain()
+    waits_for(world, "is full")
 
     world.client.config_set("maxmemory", "0")
     world.drain()
     assert assert_equals_fresh_fold(world) == 25
+
+
+def test_a_redis_that_cannot_write_to_its_disk_is_waited_for_and_then_written(
+    world: World, server: ValkeyServer
+) -> None:
+    """Its snapshots fail, so it takes no writes, as with a disk that is full."""
+    append_runs(world, 3)
+    (server.home / "dump.rdb").mkdir()  # a file cannot be put in its place
+    world.client.config_set("save", "3600 1")
+    world.client.bgsave()
+    assert wait_until(lambda: world.client.info("persistence")["rdb_last_bgsave_status"] == "err", 10)
+    waits_for(world, "takes no writes: .*MISCONF .*room")
+
+    said = list[TracklogError | None]()
+    with followed(world) as running:
+        running.loop.on_outage = said.append
+        assert wait_until(lambda: bool(said), 10)
+        (server.home / "dump.rdb").rmdir()
+        world.client.bgsave()
+        wait_caught_up(world)
+    assert assert_equals_fresh_fold(world) == 3
+    assert [type(one) for one in said] == [StoreUnavailable, type(None)]
+
+
+def waits_for(world: World, what: str) -> None:
+    """Given a bound that is soon over, the loop waits so long and then says what for."""
+    with pytest.raises(StoreUnavailable, match=what):
+        PartitionLoop(world.log, world.topic, world.running().bundle, clock=SystemClock(), outage_s_max=0.3).drain()
 
 
 def test_a_read_only_replica_is_waited_for_and_then_written(world: World) -> None:

@@ -11,7 +11,7 @@ from tracklog.infra.clock import Clock
 from tracklog.infra.log.partitioner import partition_of
 from tracklog.infra.log.port import Log, Reader, Record
 from tracklog.infra.log.ranges import read_range, resolve_range
-from tracklog.infra.log.trimmed import pass_trimmed
+from tracklog.infra.log.trimmed import begun_late, check_beginning, pass_trimmed
 from tracklog.schemas.codec import Event, decode_event
 from tracklog.schemas.errors import ForeignRecord, OffsetTrimmed, RangeError
 from tracklog.schemas.fold import fold
@@ -95,6 +95,19 @@ def _resolved(log: Log, topic: str, partition: int, frm: str, to: str) -> Range:
     return Range(partition, found.start, found.end, text)
 
 
+def begun_under(log: Log, topic: str, ranges: Sequence[Range], frm: str | None) -> dict[int, int]:
+    """Of ranges asked for from `frm` on, those that reach to where the log was trimmed: their first kept offsets."""
+    late = begun_late(log, topic, [one.partition for one in ranges])
+    starts = {one.partition: one.start for one in ranges}
+    return {partition: first for partition, first in late.items() if _reaches(frm, starts[partition], first)}
+
+
+def _reaches(frm: str | None, start: int, first: int) -> bool:
+    if frm is not None and frm.isdigit():
+        return int(frm) < first
+    return start <= first and frm != END and (frm is None or not frm.startswith("-"))
+
+
 class Filter(NamedTuple):
     """What of a range is wanted. Bytes that are no event pass, unless something about events is asked."""
 
@@ -157,7 +170,7 @@ def states_at_end(log: Log, topic: str, ranges: Sequence[Range], wanted: Filter)
     """The state at the end of the range of every trajectory that has a wanted record inside it.
 
     A state is folded from the beginning of what is kept: twice as much is read, and memory holds the states of
-    one partition's chosen trajectories.
+    one partition's chosen trajectories. Raises TrajectoryTrimmed for a single one whose beginning may be trimmed.
     """
     for one in ranges:
         chosen = {
@@ -172,6 +185,8 @@ def states_at_end(log: Log, topic: str, ranges: Sequence[Range], wanted: Filter)
             if event is not None and event.envelope.trajectory_id in states:
                 state, _ = fold(states[event.envelope.trajectory_id], event)
                 states[event.envelope.trajectory_id] = state
+        if wanted.trajectory_id is not None and not all(state.events for state in states.values()):
+            check_beginning(log, topic, wanted.trajectory_id)
         yield from states.values()
 
 

@@ -6,6 +6,7 @@ reach an error: addresses are built from host and port, not from the URL that wa
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -60,6 +61,9 @@ UNAVAILABLE: Final = (
     ReadOnlyError,  # a replica after a failover: the client must find the new primary
     TryAgainError,
 )
+TAKES_NO_WRITES: Final = re.compile(r"(?:^|caused error: |: -)(?:MISCONF|NOREPLICAS|OOM) ")
+"""Servers that serve again by themselves once somebody has given them room: a disk that is full or cannot be written,
+too few replicas, no memory. A pipeline puts its own words before; so do older servers where a script fails."""
 REFUSED: Final = (AuthenticationError, AuthorizationError, NoPermissionError)
 
 
@@ -225,7 +229,14 @@ def _translated(address: str, error: Exception) -> StoreError:
             f"Redis at {address} does not serve: {error}", hint="is it running and reachable? see redis.url"
         )
     if isinstance(reason, OutOfMemoryError):
-        return StoreError(f"Redis at {address} is full: {error}", hint="raise its maxmemory, or keep fewer events")
+        return StoreUnavailable(
+            f"Redis at {address} is full: {error}", hint="raise its maxmemory, or keep fewer events"
+        )
+    if TAKES_NO_WRITES.search(str(reason)):
+        return StoreUnavailable(
+            f"Redis at {address} takes no writes: {error}",
+            hint="give its disk room, or what else it names: then it goes on by itself",
+        )
     return StoreError(f"Redis at {address}: {error}")
 
 

@@ -18,12 +18,23 @@ from tracklog.consumers.cli.replay_swarm import swarm
 from tracklog.consumers.cli.run import Run
 from tracklog.consumers.copying import TopicCopy, check_target
 from tracklog.consumers.event_json import SAMPLE
-from tracklog.consumers.replay import Filter, Range, Replayed, follow, in_one_order, replay, resolve, states_at_end
+from tracklog.consumers.replay import (
+    Filter,
+    Range,
+    Replayed,
+    begun_under,
+    follow,
+    in_one_order,
+    replay,
+    resolve,
+    states_at_end,
+)
 from tracklog.consumers.swarm.members import histories_of
 from tracklog.consumers.where import Where
 from tracklog.consumers.wiring import check_topic, opened_log
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.log.port import Log
+from tracklog.infra.log.trimmed import COLD_HINT, check_beginning, kept_in_words
 from tracklog.schemas.errors import InputError
 
 WhereOption = Annotated[
@@ -90,10 +101,9 @@ def events(
     with opened_log(run.settings) as log:
         check_topic(log, run.settings)
         ranges = resolve(log, topic, partition=partition, trajectory_id=trajectory, frm=frm, to=to)
-        _tell_ranges(run, ranges, follow_on=follow_on)
+        trimmed = _tell_ranges(run, log, ranges, frm, follow_on=follow_on)
         if folded:
-            told = tell_states(run, states_at_end(log, topic, ranges, wanted))
-            _tell_nothing(run, told, ranges, wanted)
+            _tell_nothing(run, tell_states(run, states_at_end(log, topic, ranges, wanted)), ranges, wanted, trimmed)
             return
         with ExitStack() as stack:
             copy = None if to_topic is None else TopicCopy(log, to_topic, force=force)
@@ -101,7 +111,8 @@ def events(
             found = _in_order(log, topic, swarm_id, replay(log, topic, ranges, wanted))
             if follow_on:
                 found = chain(found, follow(log, topic, ranges, wanted, clock=SystemClock(), for_s=for_s))
-            _pass_on(run, found, ranges, wanted, sink, follow_on=follow_on, max_events=max_events)
+            passed = _pass_on(run, found, sink, follow_on=follow_on, max_events=max_events)
+            _tell_nothing(run, passed if max_events != 0 else None, ranges, wanted, trimmed)
 
 
 command(app)(trajectory)
@@ -130,13 +141,12 @@ def _check_swarm(swarm_id: str | None, *, alone: bool) -> None:
 def _pass_on(
     run: Run,
     found: Iterable[Replayed],
-    ranges: list[Range],
-    wanted: Filter,
     sink: Sink,
     *,
     follow_on: bool,
     max_events: int | None,
-) -> None:
+) -> int:
+    """How many."""
     passed = 0
     try:
         for one in islice(found, max_events):
@@ -148,23 +158,30 @@ def _pass_on(
         if not follow_on:
             raise
         run.interrupted()  # the usual end of following: what was passed on is finished as any other
-    if max_events != 0:
-        _tell_nothing(run, passed, ranges, wanted)
+    return passed
 
 
-def _tell_ranges(run: Run, ranges: list[Range], *, follow_on: bool) -> None:
-    """On standard error: what is left out, and that there is nothing."""
+def _tell_ranges(run: Run, log: Log, ranges: list[Range], frm: str | None, *, follow_on: bool) -> Log | None:
+    """On standard error: what is left out, and that there is nothing. Gives the log where what is asked for may have
+    been trimmed, and nothing of it is still to come."""
+    late = begun_under(log, run.settings.topic_names.events, ranges, frm)
+    if late:
+        run.out.warning(f"{kept_in_words(late)}: what was before that was not read; {COLD_HINT}")
     for one in ranges:
         if one.clipped:
             run.out.warning(f"clipped: {one.clipped}")
     if all(one.empty for one in ranges) and not follow_on:
         where = ", ".join(f"{one.partition}:{one.start}-{one.end}" for one in ranges[:4])
         run.out.note(f"the range is empty ({where}{', ...' if len(ranges) > 4 else ''})")
+    return log if late and not follow_on else None
 
 
-def _tell_nothing(run: Run, passed: int, ranges: list[Range], wanted: Filter) -> None:
-    """A mistyped name or condition looks like an empty log otherwise; an empty range has been told."""
-    if passed or wanted == Filter() or all(one.empty for one in ranges):
+def _tell_nothing(run: Run, passed: int | None, ranges: list[Range], wanted: Filter, trimmed: Log | None) -> None:
+    """A mistyped name or condition looks like an empty log otherwise; an empty range has been told. Raises
+    TrajectoryTrimmed for a trajectory that may lie before where `trimmed` is kept."""
+    if passed == 0 and trimmed is not None and wanted.trajectory_id is not None and wanted.where is None:
+        check_beginning(trimmed, run.settings.topic_names.events, wanted.trajectory_id)
+    if passed != 0 or wanted == Filter() or all(one.empty for one in ranges):
         return
     what = (
         "no event in the range" if wanted.trajectory_id is None else f"no event of {wanted.trajectory_id} in the range"

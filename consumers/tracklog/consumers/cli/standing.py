@@ -43,7 +43,8 @@ def tell_outage(run: Run, error: TracklogError | None) -> None:
     if error is None:
         run.out.note("it is back; going on")
     else:
-        run.out.warning(f"waiting, for up to {run.settings.loop.outage_timeout_s:g} s: {error.message}")
+        way_out = f"; {error.hint}" if error.hint else ""
+        run.out.warning(f"waiting, for up to {run.settings.loop.outage_timeout_s:g} s: {error.message}{way_out}")
 
 
 async def while_log_lives(

@@ -17,6 +17,7 @@ from tracklog.consumers.read import Reader
 from tracklog.consumers.stored_states import StoredStates
 from tracklog.consumers.verify import Stored, Verification
 from tracklog.consumers.wiring import check_topic, opened_log, opened_redis
+from tracklog.infra.log.trimmed import COLD_HINT, check_beginning, kept_in_words
 from tracklog.schemas.audit_report import Report
 from tracklog.schemas.errors import InputError
 
@@ -63,8 +64,9 @@ def verify(
                 summary = Summary(checked, {one: first for one, (first, _) in kept.items() if first > 0})
                 for report in checked.reports():
                     summary.add(report)
-    if trajectory_id is not None and not summary.shown:
-        raise InputError(f"no trajectory {trajectory_id!r} in {topic}", hint="see: tracklog list")
+        if trajectory_id is not None and not summary.shown:
+            check_beginning(log, topic, trajectory_id)
+            raise InputError(f"no trajectory {trajectory_id!r} in {topic}", hint="see: tracklog list")
     tell(run, summary)
     if checked.faulty:
         run.faulty()
@@ -100,6 +102,12 @@ class Summary:
             self.shown.append(report)
         else:
             self.not_shown += 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was asked for was looked at: of one trajectory, from its first event on."""
+        one = self.checked.only is not None and all(report.partial_from is None for report in self.shown)
+        return one or not self.trimmed
 
     def as_map(self) -> dict[str, Any]:
         return {
@@ -142,14 +150,14 @@ def tell(run: Run, summary: Summary) -> None:
     for one in checked.foreign:
         out.note(f"no event at {one.partition}:{one.offset}: {one.reason}")
     if summary.trimmed:
-        parts = ", ".join(f"{partition}:{first}" for partition, first in summary.trimmed.items())
-        out.warning(f"what was trimmed was not looked at: kept from {parts}; cold.url names the cold tier that has it")
+        out.warning(f"what was trimmed was not looked at: {kept_in_words(summary.trimmed)}; {COLD_HINT}")
     harmless = ", ".join(f"{count} {verdict}" for verdict, count in sorted(summary.harmless.items()))
-    verdict = f"{checked.faulty} of them faulty" if checked.faulty else "all sound"
+    sound = "all sound" if summary.whole else "no fault in what is kept, its beginning was not looked at"
+    verdict = f"{checked.faulty} of them faulty" if checked.faulty else sound
     out.text(
         f"{checked.trajectories} trajectories, {summary.events} events in {checked.records} records: {verdict}"
         f"; harmless: {harmless or 'nothing'}; foreign: {checked.foreign_total}",
-        style="red" if checked.faulty else "green",
+        style="red" if checked.faulty else "green" if summary.whole else "yellow",
     )
 
 
