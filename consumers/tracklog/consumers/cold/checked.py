@@ -88,6 +88,8 @@ class CheckedLog(ColdLog):
 
     def records(self, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
         count = self.counts[partition] = PartitionCount(partition, start, end)
+        if start > 0 and self.table.gap_end(partition, 0) == start:
+            count.gaps.append((0, start))
         at = _Walk(self, self.table, count, start)
         own = self._own(topic, partition)
         aside = [(record.offset, record, skipped, None) for record, skipped in placed_foreign(self, topic, partition)]
