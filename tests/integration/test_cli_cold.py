@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,16 @@ def test_a_fault_ends_verify_with_one(here: Exporting) -> None:
     verified = told(here, "cold", "verify", "--at", to, code=1)
 
     assert verified["faults_total"] > 0
+
+
+def test_verify_looks_at_the_events_though_the_table_beside_is_gone(here: Exporting) -> None:
+    to = here.settings.cold.url
+    events = told(here, "export", "--to", to, "--once")["events"]
+    shutil.rmtree(Path(to) / "undecodable")
+
+    verified = told(here, "cold", "verify", "--at", to, code=1)
+
+    assert (verified["rows"], [one["what"] for one in verified["faults"]]) == (events, ["missing table"])
 
 
 def test_a_running_exporter_says_each_commit_and_ends_in_good_order(here: Exporting) -> None:

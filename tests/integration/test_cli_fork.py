@@ -153,15 +153,17 @@ def test_a_dry_run_says_what_could_not_be_forked(tracklog: Tracklog) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        (("trip", "--turn", 9, "--agent", "forked_agent:agent"), 1, "turns of this trajectory are 1 to 2"),
+        (("trip", "--turn", 9, "--agent", "forked_agent:agent"), 2, "turns of this trajectory are 1 to 2"),
+        (("trip", "--turn", 9, "--agent", "forked_agent:agent", "--dry-run"), 2, "turns of this trajectory are 1 to 2"),
         (("trip", "--agent", "forked_agent:nobody"), 2, "nobody"),
         (("trip", "--agent", "forked_agent:agent", "--set", "prompt=absent.txt"), 2, "cannot be read"),
         (("--agent", "forked_agent:agent"), 2, "takes an ID or --where"),
-        (("other", "--agent", "forked_agent:agent"), 1, "no trajectory 'other'"),
+        (("other", "--agent", "forked_agent:agent"), 2, "no trajectory 'other'"),
     ],
 )
 def test_what_cannot_be_forked_is_said(tracklog: Tracklog, line: tuple[object, ...], code: int, said: str) -> None:
-    assert said in " ".join(tracklog(*line, exit_code=code).output.split())
+    result = tracklog(*line, exit_code=code)
+    assert (said in " ".join(result.stderr.split()), result.stdout) == (True, "")
 
 
 def test_what_was_trimmed_after_its_forks_ended_is_still_shown_and_forked_from_the_cold_tier(

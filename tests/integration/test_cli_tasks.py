@@ -27,6 +27,7 @@ from tracklog.schemas.values import Driver
 Tracklog = Callable[..., Result]
 
 
+SETTLE = ("escalations", "settle", "held", "c1", "--as", "ada", "--reason", "their list")
 POLICY = PolicyFile(b'default = "hold"', "policy.toml")
 
 
@@ -112,6 +113,8 @@ def test_what_was_stopped_is_listed_and_shown_with_its_way_out(tracklog: Tracklo
         (("refused", "held", "--call", "c9"), 2, "has no call 'c9' hint: it has c1"),
         (("list", "--status", "runing"), 2, "there is no status 'runing' hint: it is one of new, claimed, running"),
         (("cadence", "absent"), 2, "there is no trajectory 'absent'"),
+        ((*SETTLE, "--happened", "--did-not-happen"), 2, "is said of the call: it happened, it did not happen"),
+        (SETTLE, 2, "it is not said what became of the call"),
         (("send", "absent", "hello"), 2, "there is no trajectory 'absent'"),
         (("send", "ended", "hello"), 5, "has ended: completed"),
     ],

@@ -197,7 +197,10 @@ def test_a_corrupt_file_is_named_with_what_it_held(world: Exporting, part: str) 
 
     faults = verified(world)[0].log.faults
 
-    assert any(fault.what == "damaged file" and file.path in fault.detail for fault in faults)
+    (damaged,) = [fault for fault in faults if fault.what == "damaged file"]
+    assert file.path in damaged.detail
+    assert where(damaged) == (None, None, "", None), "it holds several partitions: none of them is its place"
+    assert file.partition_min < file.partition_max
     assert any(fault.what == "missing" for fault in faults)
 
 
@@ -207,6 +210,17 @@ def test_a_file_of_somebody_else_is_named_and_is_no_fault(world: Exporting) -> N
     found, _ = verified(world)
 
     assert (found.sound, found.leftovers.foreign) == (True, ("theirs.parquet",))
+
+
+def test_a_table_of_what_is_no_event_that_is_gone_is_a_fault_and_the_events_are_checked(world: Exporting) -> None:
+    shutil.rmtree(Path(world.settings.cold.url) / "undecodable")
+
+    found, _ = verified(world)
+
+    assert (found.rows, found.histories.trajectories) == (len(world.rows()), 12)
+    assert found.log.faults[0].what == "missing table"
+    assert "undecodable" in found.log.faults[0].detail
+    assert [fault.what for fault in found.log.faults[1:]] == ["missing"], "the record of it that is no event"
 
 
 def test_a_blob_that_is_gone_is_named_with_its_event(world: Exporting) -> None:

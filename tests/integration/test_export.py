@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.chains import append_all, run_of
 from tests.support.exporting import PARTITIONS, Exporting, exporting_on, runs
+from tracklog.consumers.cold.checked import CheckedLog
 from tracklog.infra.blobs import open_blobs
 from tracklog.infra.clock import ManualClock
 from tracklog.infra.cold.columns import row_check
@@ -199,6 +200,26 @@ def test_a_gap_is_an_error_and_accepted_only_when_told_to(world: Exporting) -> N
     assert [row["offset"] for row in world.rows() if row["partition"] == gone and row["offset"] >= begin] == list(
         range(begin + 2, ends[gone])
     )
+
+
+def test_a_first_export_without_the_beginning_of_the_log_stops_at_that_gap_or_records_it(world: Exporting) -> None:
+    world.fill(*runs(4))
+    gone = next(p for p in range(PARTITIONS) if world.log.bounds(world.topic, p).end > 2)
+    world.log.delete_records(world.topic, {gone: 2})
+
+    with pytest.raises(OffsetTrimmed, match=r"the table has nothing of it, .* 2 offsets are in neither"):
+        world.drain()
+    world.drain(accept_gap=True)
+    again = world.drain()
+
+    table, cold = world.table(), world.settings.cold
+    assert (table.first_offset(gone), table.gap_end(gone, 0)) == (2, 2)
+    assert (world.exported(), again.told.commits) == (world.expected(), 0)
+    checked = CheckedLog(cold.url, cold.store_options(), timeout_s=cold.timeout_s, blobs=None)
+    bounds = checked.bounds(world.topic, gone)
+    read = list(checked.records(world.topic, gone, *bounds))
+    assert (bounds.first, read[0].offset, checked.counts[gone].gaps) == (2, 2, [(0, 2)])
+    assert checked.faults == []
 
 
 def test_a_table_that_was_set_back_under_a_running_exporter_stops_it(world: Exporting, tmp_path: Path) -> None:

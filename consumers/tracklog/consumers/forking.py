@@ -28,7 +28,7 @@ from tracklog.schemas.codec import Event
 from tracklog.schemas.errors import InputError, TracklogError
 from tracklog.schemas.events import TaskStarted
 
-__all__ = ["CHANGES", "Asked", "Forked", "changes_of", "fork_all", "fork_id", "would_fork"]
+__all__ = ["CHANGES", "Asked", "Forked", "changes_of", "check_point", "fork_all", "fork_id", "would_fork"]
 
 CHANGES: Final = ("model", "prompt", "policy", "reply")
 """What can be changed, by name."""
@@ -95,12 +95,18 @@ def would_fork(
     ]
 
 
-def _hindrance(log: Log, settings: Settings, agent: Agent, origin: str, turn: int) -> str:
+def check_point(log: Log, settings: Settings, origin: str, turn: int) -> TaskStarted:
+    """What the origin was begun with. Blocks. Raises InputError when it is not there, or has no such turn."""
     topic = settings.topic_names.events
+    events = [event for event, _ in read_history(log, topic, origin)[1]]
+    started = _started(events, origin)
+    fork_point((*read_inherited(log, topic, events), *events), turn)
+    return started
+
+
+def _hindrance(log: Log, settings: Settings, agent: Agent, origin: str, turn: int) -> str:
     try:
-        events = [event for event, _ in read_history(log, topic, origin)[1]]
-        started = _started(events, origin)
-        fork_point((*read_inherited(log, topic, events), *events), turn)
+        started = check_point(log, settings, origin, turn)
     except TracklogError as error:
         return str(error)
     return "" if started.agent == agent.name else f"it is of agent {started.agent!r}, not of {agent.name!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -34,14 +35,21 @@ def _given(run: Run, at: str | None) -> Run:
     return run if at is None else run.with_flags({"cold.url": at})
 
 
-def _tables(run: Run) -> list[ColdTable]:
-    """The events, and what is no event."""
+def _load() -> None:
+    """What reads the tables is an extra. Raises InputError."""
     try:
-        from tracklog.infra.cold.table import EVENTS_TABLE, UNDECODABLE_TABLE, ColdTable
+        import_module("tracklog.infra.cold.table")
     except ImportError as error:
         raise InputError(
             f"the cold tier needs deltalake and pyarrow: {error}", hint="pip install 'tracklog[export]'"
         ) from error
+
+
+def _tables(run: Run) -> list[ColdTable]:
+    """The events, and what is no event."""
+    _load()
+    from tracklog.infra.cold.table import EVENTS_TABLE, UNDECODABLE_TABLE, ColdTable
+
     cold = run.settings.cold
     return [
         ColdTable.open(cold.url, cold.store_options(), kind=kind, timeout_s=cold.timeout_s)
@@ -137,7 +145,7 @@ def verify(
       tracklog cold verify airline-17-3 --at s3://bucket/tracklog
     """
     given = _given(run, at)
-    _tables(given)
+    _load()
     from tracklog.consumers.cold.verify import verification_of
 
     checked = verification_of(given.settings, only=trajectory_id, blobs=not no_blobs)

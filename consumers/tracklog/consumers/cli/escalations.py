@@ -19,6 +19,7 @@ from tracklog.schemas.errors import InputError
 app = new_app(help="Look at calls that may have happened, and say what became of them.", no_args_is_help=True)
 
 _WORDS = ("it happened", "it did not happen", "do it again")
+_NOTHING = "it is not said what became of the call, or what is to"
 _COLUMNS = ("trajectory", "call", "tool", "age", "arguments", "what was tried")
 
 
@@ -63,8 +64,8 @@ def settle(
     """
     given = [word for word, said in zip(_WORDS, (happened, did_not, retry), strict=True) if said]
     if len(given) != 1:
-        hint = "give one of --happened, --did-not-happen and --retry"
-        raise InputError("it is not said what became of the call, or what is to", hint=hint)
+        said = f"more than one thing is said of the call: {', '.join(given)}" if given else _NOTHING
+        raise InputError(said, hint="give one of --happened, --did-not-happen and --retry")
     if retry and output is not None:
         raise InputError("an output for a call that is to be made again", hint="leave --output out")
     with opened_log(run.settings) as log:

@@ -9,7 +9,7 @@ import typer
 from tracklog.consumers.cli.ask_many import chosen_ids
 from tracklog.consumers.cli.command import DRIFT_HELP, command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, fork_all, would_fork
+from tracklog.consumers.forking import CHANGES, Asked, Forked, changes_of, check_point, fork_all, would_fork
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_writable, opened_log
 from tracklog.producers.agents import load_agent
@@ -41,7 +41,7 @@ def fork(
     --set model=NAME, prompt=FILE, policy=FILE and reply=FILE say what is changed; a reply is what the model is taken
     to have said at that turn, a policy is recorded with the fork. Tools are sandboxed: a call that the origin made too
     is given what that one gave, any other is denied. The same call again goes on with the same fork. Exit code 1 when
-    one did not come to its end.
+    one did not come to its end, 2 when the ID given is not there or has no such turn.
 
     \b
     Examples:
@@ -60,6 +60,8 @@ def fork(
     asked = Asked(turn, words, changes, tuple(sorted(set(allow or []))), drift)
     origins = chosen_ids(run, [trajectory_id] if trajectory_id is not None else [], where, most, lambda _: True)
     with opened_log(run.settings) as log:
+        if trajectory_id is not None:
+            check_point(log, run.settings, trajectory_id, turn)  # of many, each is named with what keeps it
         if dry_run:
             tell(run, would_fork(log, run.settings, loaded, origins, asked, new_id=new_id), dry_run=True)
             return

@@ -33,7 +33,8 @@ BLOBS_KNOWN_MAX: Final = 100_000
 
 
 class Fault(NamedTuple):
-    """What is wrong with the table at a place. `what`: missing, twice, altered, beyond the end, damaged file, blob."""
+    """What is wrong with the table at a place. `what`: missing, twice, altered, beyond the end, damaged file, altered
+    file, missing table, blob. A file or a table is at no place."""
 
     what: str
     partition: int | None
@@ -71,6 +72,7 @@ class CheckedLog(ColdLog):
         self.faults_total = 0
         self.counts: dict[int, PartitionCount] = {}
         self.blobs_named = 0
+        self._damaged: set[str] = set()
         self.redacted: dict[str, int] = {}
         """By trajectory, the rows whose payload was left out of the export."""
 
@@ -86,6 +88,8 @@ class CheckedLog(ColdLog):
 
     def records(self, topic: str, partition: int, start: int, end: int) -> Iterator[Record]:
         count = self.counts[partition] = PartitionCount(partition, start, end)
+        if start > 0 and self.table.gap_end(partition, 0) == start:
+            count.gaps.append((0, start))
         at = _Walk(self, self.table, count, start)
         own = self._own(topic, partition)
         aside = [(record.offset, record, skipped, None) for record, skipped in placed_foreign(self, topic, partition)]
@@ -120,16 +124,15 @@ class CheckedLog(ColdLog):
             self.faults.append(fault)
 
     def _own(self, topic: str, partition: int) -> Iterator[tuple[int, Record, int, Mapping[str, Any] | None]]:
-        damaged: set[str] = set()
-
-        def on_damaged(file: DataFile, error: ColdDamaged) -> None:
-            if file.path not in damaged:
-                damaged.add(file.path)
-                self.note(Fault("damaged file", partition, file.offset_min, "", None, error.message))
-
-        for part in scan(self.table, partition, columns=CHECKED, on_damaged=on_damaged):
+        for part in scan(self.table, partition, columns=CHECKED, on_damaged=self._on_damaged):
             for row in part.to_pylist():
                 yield row["offset"], placed_record(topic, row), row["skipped"], row
+
+    def _on_damaged(self, file: DataFile, error: ColdDamaged) -> None:
+        """Once, though several partitions are in it: what is missing of each is named by its offsets."""
+        if file.path not in self._damaged:
+            self._damaged.add(file.path)
+            self.note(Fault("damaged file", None, None, "", None, error.message))
 
     def _check(self, row: Mapping[str, Any], record: Record) -> None:
         where = (row["partition"], row["offset"], row["trajectory_id"], row["seq"])

@@ -8,11 +8,11 @@ from tracklog.consumers.cold.checked import CheckedLog, Fault
 from tracklog.consumers.export.running import cold_blobs_of
 from tracklog.consumers.verify import Verification
 from tracklog.infra.cold.faults import speaking_of
-from tracklog.infra.cold.table import DataFile
+from tracklog.infra.cold.table import UNDECODABLE_TABLE, ColdTable, DataFile
 from tracklog.infra.cold.upkeep import Leftovers, leftovers
 from tracklog.infra.settings import Settings
 from tracklog.infra.wiring import blobs_of
-from tracklog.schemas.errors import ColdError
+from tracklog.schemas.errors import ColdError, ColdMissing
 
 __all__ = ["ColdVerification", "verification_of"]
 
@@ -46,8 +46,18 @@ def verification_of(settings: Settings, *, only: str | None = None, blobs: bool 
     files = table.files()
     for file in files:
         _check_file(log, file)
+    _check_aside(log, settings)
     histories = Verification(log, table.identity.topic, only=only)
     return ColdVerification(log, histories, len(files), leftovers(table, 0))
+
+
+def _check_aside(log: CheckedLog, settings: Settings) -> None:
+    """That the table of what is no event is there: it is made with that of the events."""
+    cold = settings.cold
+    try:
+        ColdTable.open(cold.url, cold.store_options(), kind=UNDECODABLE_TABLE, timeout_s=cold.timeout_s)
+    except ColdMissing as error:
+        log.note(Fault("missing table", None, None, "", None, error.message))
 
 
 def _check_file(log: CheckedLog, file: DataFile) -> None:

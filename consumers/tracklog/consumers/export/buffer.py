@@ -40,6 +40,8 @@ class Buffer:
     def skip_to(self, offset: int) -> None:
         """Passes offsets that the log has let go of."""
         self.gaps[self.end] = offset
+        if self.first == self.end:  # the table begins behind it: it says so to who reads, and of the gap to who checks
+            self.first = offset
         self.end = offset
 
     @property

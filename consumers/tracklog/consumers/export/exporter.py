@@ -97,9 +97,9 @@ class Exporter:
         events.refresh()
         bounds = self._log.bounds(events.identity.topic, partition)
         known = events.next_offset(partition)
-        begin = bounds.first if known is None else known
+        begin = 0 if known is None else known
         models = Models(lambda wanted: last_models(self._tables.events, partition, wanted))
-        self._buffers[partition] = buffer = Buffer(begin, bounds.first if known is None else None, models)
+        self._buffers[partition] = buffer = Buffer(begin, 0 if known is None else None, models)
         self.stored[partition] = begin
         for one in self._buffers.values():
             one.models.kept_max = max(1, TRAJECTORIES_MAX // len(self._buffers))
@@ -158,8 +158,9 @@ class Exporter:
         topic = self._tables.events.identity.topic
         if not self._accept_gap:
             self.gaps[partition] = first - buffer.end
+            table = "has nothing of it" if buffer.first is not None else f"ends at offset {buffer.end}"
             raise OffsetTrimmed(
-                f"{topic}, partition {partition}: the table ends at offset {buffer.end}, the log is kept from {first}"
+                f"{topic}, partition {partition}: the table {table}, the log is kept from {first}"
                 f" on: {first - buffer.end} offsets are in neither",
                 hint="restore the log, or go on without them: tracklog export --accept-gap (the gap is recorded)",
             )
