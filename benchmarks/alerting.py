@@ -125,12 +125,13 @@ class Scene:
             (self.ports[of],) = free_ports(1)
         return self.ports[of]
 
-    def start(self, role: str, *more: str) -> None:
+    def start(self, role: str, *more: str, readyz: int = 200) -> None:
+        """Returns when its `/readyz` answers with this status."""
         own = self.own[role] = self.stack.enter_context(ExitStack())
         listen = f"{LOOPBACK}:{self.port(role)}"
         one = self.installation(role).standing(*ROLES[role], *more, health__listen=listen)
         self.roles[role] = own.enter_context(one)
-        self.roles[role].until("/readyz", 200)
+        self.roles[role].until("/readyz", readyz)
 
     def stop(self, role: str) -> None:
         self.own[role].close()

@@ -137,7 +137,7 @@ def _events_lost(here: Scene) -> None:
     here.stop("export")
     here.trim()
     here.bucket.send_signal(signal.SIGCONT)
-    here.start("export")
+    here.start("export", readyz=503)  # it waits at the gap
 
 
 def _gap_accepted(here: Scene) -> None:
@@ -264,16 +264,16 @@ CONDITIONS: Final = (
         _brokers_back,
     ),
     Condition(
-        ("TracklogExportLost",),
-        "events are deleted that were not exported; `export --accept-gap`",
-        _events_lost,
-        _gap_accepted,
-    ),
-    Condition(
         ("TracklogRecordsSkipped",),
         "events are deleted that were not read; the reader is started again",
         _skipped,
         _started_again,
+    ),
+    Condition(
+        ("TracklogExportLost",),
+        "events are deleted that were not exported; `export --accept-gap`",
+        _events_lost,
+        _gap_accepted,
     ),
 )
 
