@@ -99,9 +99,7 @@ async def opened(
         check_recorded_drift(setup, history, writer.state)
         back = await reopened(setup, producer, pen, history, begun, from_checkpoint)
         if writer.state.open_intents:
-            await settle_all(setup, trajectory_id, pen, history, writer.state, taking.retried)
-            history = await _record_up_to(producer, await writer.confirm())
-            check_cancelled(taking, writer.state)
+            history = await _settled(setup, producer, pen, history, taking)
         producer.close_history(trajectory_id)
         session, record = session_of(setup, trajectory_id, history, pen, begun, back, taking)
         live = taking
@@ -112,8 +110,7 @@ async def opened(
         await obey(pen, error)
         raise
     except Exception as error:
-        left_over = live is not None and live.left_over
-        await _leave(pen, f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX], error, left_over)
+        await _leave(pen, error, left_over=live is not None and live.left_over)
         raise
     finally:
         producer.close_history(trajectory_id)
@@ -135,6 +132,15 @@ async def _taking(
         await expire_requests(pen, await pen.standing(), setup.clock)
         check_cancelled(taking, await pen.standing())
     return taking
+
+
+async def _settled(setup: Setup, producer: EventProducer, pen: WriterPen, history: History, taking: Taking) -> History:
+    """The record after every open call was settled. Raises as `settle_all`, and Cancelled."""
+    writer = pen.writer
+    await settle_all(setup, writer.trajectory_id, pen, history, writer.state, taking.retried)
+    history = await _record_up_to(producer, await writer.confirm())
+    check_cancelled(taking, writer.state)
+    return history
 
 
 async def _take_up(
@@ -221,11 +227,12 @@ async def _keep(session: Session, error: Exception) -> None:
         error.add_note(f"no checkpoint could be taken: {also}")
 
 
-async def _leave(pen: WriterPen, reason: str, error: Exception, left_over: bool) -> None:
+async def _leave(pen: WriterPen, error: Exception, *, left_over: bool) -> None:
     """Releases, when the trajectory is still this process's to release; the error is what is told. With something
     `left_over` it is gone on with at once: what it says that it waits for may be what was taken meanwhile."""
     if isinstance(error, Fenced):
         return
+    reason = f"left with {type(error).__name__}: {error}"[:TEXT_FIELD_CHARS_MAX]
     parked, waits_for = parked_of(error), error.waits_for if isinstance(error, SessionWaits) else ""
     if left_over and isinstance(error, SessionWaits | PersonNeeded):
         parked, waits_for = Parked.LEFT, ""
