@@ -31,6 +31,7 @@ PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """What it is -> how it looks. Each has bounds, so that no text makes looking for it slow."""
 MARK: Final = re.compile(r"\[[^\[\]\n]{1,80} redacted\]")
+_BEGINS_MARKED: Final = re.compile(r'[\s\ufeff"]*' + MARK.pattern)
 """What stands where a secret was."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,39}")
 UNREADABLE: Final = "unreadable JSON"
@@ -108,7 +109,7 @@ class Redaction:
 
     def _may_hide(self, text: str, is_json: bool) -> bool:
         """Whether a text that cannot be read as JSON should be, and may have a field of the policy."""
-        if self._named is None or MARK.match(text) or not (is_json or looks_like_json(text)):
+        if self._named is None or _BEGINS_MARKED.match(text) or not (is_json or looks_like_json(text)):
             return False
         plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
         return self._named.search(plain) is not None
