@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from tests.conftest import ValkeyFactory
 from tests.integration.test_processors import all_of_them, assert_all_equal_a_fresh_fold, at_work, running
+from tests.support.beside import beside
 from tests.support.projecting import World, append_runs, world_on
 from tracklog.infra.clock import SystemClock
 from tracklog.infra.stack.process import wait_until
@@ -26,29 +27,16 @@ FROZEN_S = 8.0
 """Longer than a client waits for an answer: a step may then run twice."""
 
 
-@contextmanager
-def load(world: World) -> Iterator[None]:
+def load(world: World) -> AbstractContextManager[None]:
     """Runs are appended all the time."""
-    stop, errors = threading.Event(), list[BaseException]()
 
-    def append() -> None:
+    def append(stop: threading.Event) -> None:
         count = 0
-        try:
-            while not stop.wait(APPEND_EVERY_S):
-                append_runs(world, 3, first=count)
-                count += 3
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
+        while not stop.wait(APPEND_EVERY_S):
+            append_runs(world, 3, first=count)
+            count += 3
 
-    thread = threading.Thread(target=append, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(HEALED_S_MAX)
-    if errors:
-        raise errors[0]
+    return beside(append, HEALED_S_MAX)
 
 
 def reached(world: World, ends: dict[int, int]) -> bool:

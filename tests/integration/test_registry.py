@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.loopback import Asked, Reply, loopback
 from tracklog.infra.registry import SchemaRegistry, SubjectSchema, subject_of
 from tracklog.infra.stack.ports import free_ports
 from tracklog.schemas.catalog import BODIES, KIND_OF, Kind, full_name, versions
@@ -82,28 +81,17 @@ def test_every_schema_of_the_package_can_be_registered(registry_url: str, fresh_
     assert len(set(ids.values())) == len({entry.schema for entry in entries})
 
 
-class Guarded(BaseHTTPRequestHandler):
+def guarded(asked: Asked) -> Reply:
     """Answers one schema to those who know the password; for what Apicurio without a login server cannot show."""
-
-    def do_GET(self) -> None:
-        known = self.headers.get("Authorization") == f"Basic {base64.b64encode(b'writer:right').decode()}"
-        body = {"schema": record(NUMBER)} if known else {"error_code": 401, "message": "who are you?"}
-        self.send_response(200 if known else 401)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+    known = asked.headers.get("authorization") == f"Basic {base64.b64encode(b'writer:right').decode()}"
+    body = {"schema": record(NUMBER)} if known else {"error_code": 401, "message": "who are you?"}
+    return Reply(200 if known else 401, json.dumps(body).encode())
 
 
 @pytest.fixture
 def guarded_url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join(timeout=10)
+    with loopback(guarded) as service:
+        yield service.url
 
 
 def test_a_registry_with_a_password_is_given_it(guarded_url: str) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from scripts.audit import report
 from scripts.sbom import write
+from tests.support.loopback import Asked, Reply, loopback
 from tests.tidy.tree import ROOT
 
 
@@ -34,30 +33,18 @@ def test_the_bill_of_materials_names_every_pinned_package_with_its_version(tmp_p
     assert str(ROOT) not in target.read_text(encoding="utf-8")
 
 
-class Known(BaseHTTPRequestHandler):
-    """Answers as osv.dev does: one weakness, of one package."""
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        affected = {"package": {"name": "fastavro", "ecosystem": "PyPI"}, "ranges": [], "versions": ["1.0.0"]}
-        weakness = {"id": "PYSEC-2099-1", "summary": "weak", "affected": [affected], "aliases": []}
-        is_weak = asked["package"]["name"] == "fastavro"
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(json.dumps({"vulns": [weakness]} if is_weak else {}).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+def known(asked: Asked) -> Reply:
+    """As osv.dev answers: one weakness, of one package."""
+    affected = {"package": {"name": "fastavro", "ecosystem": "PyPI"}, "ranges": [], "versions": ["1.0.0"]}
+    weakness = {"id": "PYSEC-2099-1", "summary": "weak", "affected": [affected], "aliases": []}
+    is_weak = asked.json["package"]["name"] == "fastavro"
+    return Reply(body=json.dumps({"vulns": [weakness]} if is_weak else {}).encode())
 
 
 @pytest.fixture
 def osv() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Known) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1/query"
-        server.shutdown()
-        thread.join(timeout=10)
+    with loopback(known) as service:
+        yield f"{service.url}/v1/query"
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from tracklog.infra.log.port import Record
+from tracklog.producers.mailbox import Incoming, known_incoming
 from tracklog.producers.spans import Places
 from tracklog.schemas.codec import InboxRecord
 from tracklog.schemas.lifecycle import STOPPED, Parked
@@ -79,14 +80,23 @@ class Now(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """An inbox record that was not taken yet, as it was read."""
+    """An inbox record that was not taken yet, as it lies in the log and decoded."""
 
-    source: str
-    seq: int
-    kind: str
     record: Record
-    read: InboxRecord | None = None
-    """The record decoded, by who has read it."""
+    read: InboxRecord
+
+    @property
+    def kind(self) -> str:
+        return self.read.name
+
+    @property
+    def sender(self) -> tuple[str, int]:
+        """Its source, and its number there: the same again is the same record."""
+        return self.read.envelope.source, self.read.envelope.source_seq
+
+    @property
+    def incoming(self) -> Incoming:
+        return known_incoming(self.read, self.record.offset)
 
 
 class Notified(Protocol):
@@ -139,9 +149,7 @@ class Kept:
     def arrive(self, arrival: Arrival) -> None:
         if arrival.kind == "Submit" and self.submitted is None:
             self.submitted = arrival.record.offset
-        if _taken(self.known, arrival) or any(
-            (a.source, a.seq) == (arrival.source, arrival.seq) for a in self.arrivals
-        ):
+        if _taken(self.known, arrival) or any(one.sender == arrival.sender for one in self.arrivals):
             return
         self.arrivals.append(arrival)
         if self.came is not None:
@@ -381,4 +389,5 @@ def known_of(state: State, *, grace_us: int) -> Known | None:
 
 
 def _taken(known: Known, arrival: Arrival) -> bool:
-    return arrival.seq <= known.taken.get(arrival.source, -1)
+    source, seq = arrival.sender
+    return seq <= known.taken.get(source, -1)

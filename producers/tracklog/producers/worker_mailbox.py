@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tracklog.producers.mailbox import Incoming, incoming, known_incoming
-from tracklog.producers.roster import Arrival, Kept
+from tracklog.producers.mailbox import Incoming
+from tracklog.producers.roster import Kept
 
 __all__ = ["WorkerMailbox"]
 
@@ -21,7 +21,7 @@ class WorkerMailbox:
 
     def waiting(self) -> Sequence[Incoming]:
         self._came.clear()
-        return [one for arrival in self._kept.arrivals if (one := _incoming(arrival)) is not None]
+        return [arrival.incoming for arrival in self._kept.arrivals]
 
     def took(self, one: Incoming) -> None:
         self._kept.put_aside(one.position)
@@ -35,8 +35,3 @@ class WorkerMailbox:
         except TimeoutError:
             return False
         return True
-
-
-def _incoming(arrival: Arrival) -> Incoming | None:
-    read, record = arrival.read, arrival.record
-    return incoming(record) if read is None else known_incoming(read, record.offset)

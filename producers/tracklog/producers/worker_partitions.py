@@ -64,9 +64,7 @@ class Partitions:
             except ForeignRecord:
                 self.foreign_records += 1
                 continue
-            envelope = inbox.envelope
-            arrival = Arrival(envelope.source, envelope.source_seq, inbox.name, record, inbox)
-            arrivals.append((envelope.trajectory_id, arrival))
+            arrivals.append((inbox.envelope.trajectory_id, Arrival(record, inbox)))
         if arrivals:
             self._arrived(partition, arrivals)
 

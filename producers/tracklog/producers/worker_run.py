@@ -19,7 +19,6 @@ from tracklog.producers.fork_start import Fork
 from tracklog.producers.going_back import EXT_REASON, EXT_TAKES_OVER, end_run
 from tracklog.producers.history import started_of
 from tracklog.producers.leash import Leash
-from tracklog.producers.mailbox import incoming
 from tracklog.producers.model_patient import PatientModel
 from tracklog.producers.opening import opened
 from tracklog.producers.pen import WriterPen
@@ -44,7 +43,7 @@ from tracklog.schemas.limits import TEXT_FIELD_CHARS_MAX
 from tracklog.schemas.spawn import ChildOf, spawn_ext
 from tracklog.schemas.state import State
 from tracklog.schemas.topics import Topics
-from tracklog.schemas.values import Driver, Ending, InboxId
+from tracklog.schemas.values import Driver, Ending
 
 __all__ = ["Runner"]
 
@@ -277,7 +276,7 @@ class Runner:
         writer = await self._claim(trajectory_id, None, None)
         for arrival in noted:
             body, ext = _noted(arrival, ended=kept.known.ended)
-            taken = InboxId(source=arrival.source, seq=arrival.seq)
+            taken = arrival.read.envelope.inbox_id
             await writer.append(body, inbox_id=taken, inbox_position=arrival.record.offset, ext=ext)
         return await self._let_go(writer, parked, "", waits_for)
 
@@ -329,13 +328,12 @@ def _cancelled(state: State, kept: Kept) -> bool:
 
 def _first(arrivals: Sequence[Arrival], kind: str) -> Takes | None:
     found = next((one for one in arrivals if one.kind == kind), None)
-    return None if found is None else Takes(InboxId(source=found.source, seq=found.seq), found.record.offset)
+    return None if found is None else Takes(found.read.envelope.inbox_id, found.record.offset)
 
 
 def _noted(arrival: Arrival, *, ended: bool) -> tuple[ev.EventBody, Mapping[str, str]]:
     """The event that takes a record which the agent has no part in, and its ext."""
-    came = incoming(arrival.record)
-    assert came is not None
+    came = arrival.incoming
     if isinstance(came.body, inbox.Annotation):
         return came.body.event(), {}
     reason = "the trajectory has ended" if ended else _REFUSALS.get(arrival.kind, "not asked for")

@@ -5,7 +5,11 @@ from __future__ import annotations
 from tracklog.infra.log.port import Record
 from tracklog.producers.roster import NOBODYS_MAX, Arrival, Known, Later, Now, Roster, Standings, Work
 from tracklog.producers.spans import Span
+from tracklog.schemas import inbox
+from tracklog.schemas.codec import decode_inbox, encode_record, single_object
+from tracklog.schemas.envelope import InboxEnvelope
 from tracklog.schemas.lifecycle import Parked
+from tracklog.schemas.values import Body, Role
 
 HOUR_US = 3_600 * 1_000_000
 START = Now(us=1_700_000_000_000_000, s=50.0)
@@ -40,8 +44,13 @@ def test_what_is_in_doubt_waits_for_the_wall_clock_that_its_deadline_was_set_by(
 def test_what_a_session_took_is_there_again_unless_its_events_stand() -> None:
     # given a run that waits, and what wakes it
     roster = roster_with(Known(started=True, parked=Parked.APPROVAL))
-    record = Record("inbox", 0, 12, 0, b"trip-1", b"", ())
-    roster.arrived(0, "trip-1", Arrival("message:1", 0, "Message", record))
+    body = inbox.Message(peer="ada", role=Role.USER, message=Body.of("go on"))
+    envelope = InboxEnvelope(
+        trajectory_id="trip-1", tenant="default", source="message:1", source_seq=0, lamport=0, recorded_at=0
+    )
+    encoded = encode_record(envelope, body, single_object)
+    record = Record("inbox", 0, 12, 0, b"trip-1", encoded.value, encoded.headers)
+    roster.arrived(0, "trip-1", Arrival(record, decode_inbox(record.key, record.value, record.headers)))
     kept = roster.get("trip-1")
     assert kept is not None
     for taken, work in ((None, Work.RUN), (Known(started=True, parked=Parked.APPROVAL), Work.RUN)):

@@ -69,14 +69,14 @@ class KafkaProducers:
         return sum(producer.flush(max(0.0, deadline - time.monotonic())) for producer in self._all)
 
     def close(self, timeout_s: float) -> None:
-        """See `KafkaProducer.close`; the bound is for all of them."""
+        """Delivers within the bound, then gives up what is left: it ends as AppendUnknown."""
         with self._lock:
             self._closed = True
         self.flush(timeout_s)
         for producer in self._all:
             producer.end()
         for producer in self._all:
-            producer.close(0.0)
+            producer.join()
 
     @property
     def _all(self) -> list[KafkaProducer]:
@@ -150,11 +150,8 @@ class KafkaProducer:
         """Takes nothing any more; what is left is given up."""
         self._closing = True
 
-    def close(self, timeout_s: float) -> None:
-        """Delivers within the bound, then gives up what is left: it ends as AppendUnknown."""
-        if self._thread.is_alive():
-            self.flush(timeout_s)
-        self.end()
+    def join(self) -> None:
+        """After `end`: until what was left is given up."""
         self._thread.join(_DRAIN_S + 2 * _POLL_S)
 
     @property
