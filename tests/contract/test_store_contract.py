@@ -123,6 +123,49 @@ def test_the_same_batch_again_is_a_conflict_and_changes_nothing(client: RedisCli
     assert content(client) == {"x": b"12"}
 
 
+def test_steps_under_way_are_stored_though_one_among_them_is_refused(client: RedisClient, store: RedisStore) -> None:
+    held = [store.commit(partition, None, 1, []) for partition in range(4)]
+    store.commit(1, held[1], 2, [])
+
+    sent = [store.send(n, held[n], 5, [Extend("x", b"%d" % n)]) for n in range(4)]
+
+    assert sent[3]().position == 5, "whoever is asked first waits for those before it"
+    assert [sent[n]().position for n in (0, 2)] == [5, 5]
+    with pytest.raises(StoreConflict, match="offset 2"):
+        sent[1]()
+    assert [content(client, n) for n in range(4)] == [{"x": b"0"}, {}, {"x": b"2"}, {"x": b"3"}]
+
+
+def test_steps_under_way_survive_that_the_server_forgets_its_scripts(client: RedisClient, store: RedisStore) -> None:
+    first = store.commit(3, None, 7, [])
+    client.script_flush()
+
+    sent = store.send(3, first, 9, [Extend("x", b"1")])
+
+    assert sent().position == 9
+    assert content(client) == {"x": b"1"}
+
+
+def test_of_steps_whose_connection_breaks_each_is_stored_once_or_refused(
+    client: RedisClient, store: RedisStore
+) -> None:
+    held = [store.commit(partition, None, 1, []) for partition in range(8)]
+    sent = [store.send(n, held[n], 2, [Extend("x", b"%d" % n)]) for n in range(4)]
+    for one in client.client_list():
+        if one["cmd"] == "evalsha":
+            client.client_kill_filter(_id=one["id"])
+    sent += [store.send(n, held[n], 2, [Extend("x", b"%d" % n)]) for n in range(4, 8)]
+
+    for stored in sent:
+        try:
+            stored()
+        except StoreConflict:  # it was stored, and its answer lost
+            continue
+
+    assert [store.checkpoint(n) for n in range(8)] == [one._replace(position=2) for one in held]
+    assert [content(client, n) for n in range(8)] == [{"x": b"%d" % n} for n in range(8)]
+
+
 @pytest.mark.parametrize("expected", [None, Checkpoint("another", 7, "cluster/topic")])
 def test_a_writer_with_another_belief_writes_nothing(
     client: RedisClient, store: RedisStore, expected: Checkpoint | None

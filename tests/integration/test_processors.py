@@ -132,7 +132,7 @@ def test_two_owners_of_one_partition_do_not_count_anything_twice(world: World) -
 
     records = [record for record in world.records() if record.partition == 0]
     with pytest.raises(StoreConflict):
-        zombie.bundle.fold(0, records, len(records))
+        zombie.bundle.fold(0, records, len(records))()
 
     assert_all_equal_a_fresh_fold(world, all_of_them())
 

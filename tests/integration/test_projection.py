@@ -119,15 +119,15 @@ def test_a_zombie_that_wakes_with_old_states_does_no_harm(world: World) -> None:
     zombie = world.running()
     half = {p: end // 2 for p, end in world.ends().items()}
     stopped, woken = threading.Event(), threading.Event()
-    commit = zombie.store.commit
+    send = zombie.store.send
 
     def freezing(partition: int, expected: object, position: int, writes: object) -> object:
         if position >= half[partition] and not woken.is_set():
             stopped.set()
             assert woken.wait(30)
-        return commit(partition, expected, position, writes)  # type: ignore[arg-type]
+        return send(partition, expected, position, writes)  # type: ignore[arg-type]
 
-    zombie.store.commit = freezing  # type: ignore[method-assign, assignment]
+    zombie.store.send = freezing  # type: ignore[method-assign, assignment]
     thread = threading.Thread(target=zombie.loop.drain, daemon=True)
     thread.start()
     assert stopped.wait(30)
@@ -263,7 +263,7 @@ class _Nothing:
 
 
 def test_a_record_far_over_a_batch_is_folded_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracklog.infra.partition_loop.BATCH_BYTES_MAX", 2000)
+    monkeypatch.setattr("tracklog.infra.partition_loop_owner.BATCH_BYTES_MAX", 2000)
     append_all(world.log, world.topic, run_of("wide", turns=4, padding=1500).records)
     running = world.running()
 

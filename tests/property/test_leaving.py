@@ -77,7 +77,7 @@ def folded(case: Case, batches: Sequence[int], *, forgetful: bool = False) -> di
             bundle.restore(0)
         batch = case.records[at : at + batches[turn % len(batches)]]
         at, turn = at + len(batch), turn + 1
-        bundle.fold(0, batch, at)
+        bundle.fold(0, batch, at)()
     return dict(store.content(0))
 
 

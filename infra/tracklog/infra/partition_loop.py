@@ -16,20 +16,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Final, Protocol, TypeVar
 
 from tracklog.infra.clock import Clock
 from tracklog.infra.lines import about
 from tracklog.infra.log.port import GroupListener, GroupMember, Log, Record
 from tracklog.infra.log.trimmed import Seeking, pass_trimmed
+from tracklog.infra.partition_loop_listener import Listener
+from tracklog.infra.partition_loop_owner import BATCH_BYTES_MAX, TOGETHER_RECORDS, Begun, Owner, Stored, batches
 from tracklog.infra.partition_loop_progress import Progress
 from tracklog.infra.settings_sections import LoopSettings
 from tracklog.schemas.errors import (
     AppendUnknown,
-    ClientFatal,
     ColdUnavailable,
-    LogError,
     LogQueueFull,
     LogUnavailable,
     OffsetTrimmed,
@@ -40,8 +40,6 @@ from tracklog.schemas.errors import (
 
 T = TypeVar("T")
 
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of values handed to the owner in one step, or one record: bounds what one store call carries."""
 OUTAGE_S_MAX: Final = 120.0
 """How long `drain` waits for a store or a log that went away. `run` has a setting: see `loop.outage_timeout_s`."""
 RETRY_FIRST_S: Final = 0.1
@@ -56,23 +54,6 @@ OUTAGES: Final = (StoreUnavailable, LogUnavailable, AppendUnknown, LogQueueFull,
 
 Join = Callable[[str, str, GroupListener], GroupMember]
 """Group id, topic and listener to a member of the group."""
-
-
-class Owner(Protocol):
-    """What is done with the partitions. Called by the loop's thread only."""
-
-    def restore(self, partition: int) -> int:
-        """Ownership begins: the offset to go on from, as stored; 0 when nothing is."""
-
-    def fold(self, partition: int, records: Sequence[Record], position: int) -> None:
-        """Takes records in and stores `position`, the offset to go on from after them, in the same step.
-
-        Without records it only confirms or moves the stored position. Raises StoreConflict when that is not
-        where this owner left it, StoreUnavailable when nothing can be said: the same call then comes again.
-        """
-
-    def forget(self, partition: int) -> None:
-        """Ownership has ended, or the stored state moved: drops what is kept in memory."""
 
 
 class Source(Seeking, Protocol):
@@ -116,6 +97,7 @@ class PartitionLoop:
         self.on_release: Callable[[], None] = lambda: None
         self.stored: Callable[[], Mapping[int, int]] = lambda: self.positions
         self._pending: dict[int, list[Record]] = {}
+        self._begun: list[Begun] = []
         self._conflicts: dict[int, tuple[int, int]] = {}
         self._stop = threading.Event()
         self._give_up_s: float | None = None
@@ -132,9 +114,9 @@ class PartitionLoop:
         Returns the positions of what it owned at the end, which it has given back. `join`: how it becomes a member,
         where that is not the log's own way.
         """
-        self._stop, self._give_up_s = stop, None
+        self._stop, self._give_up_s, self._begun = stop, None, []
         self._outage_s_max = self._outage_given_s or self._settings.outage_timeout_s
-        listener = _Listener(self)
+        listener = Listener(self)
         join = join if join is not None else self._log.group
         member = listener.member = join(group_id, self._topic, listener)
         hinted: dict[int, int] = {}
@@ -162,17 +144,17 @@ class PartitionLoop:
         commits nothing but what the owner stores. Ends early when `stop` is set. Raises LogUnavailable when the log
         makes no progress.
         """
-        self._stop, self._give_up_s = stop if stop is not None else threading.Event(), None
+        self._stop, self._give_up_s, self._begun = stop if stop is not None else threading.Event(), None, []
         self._outage_s_max = self._outage_given_s or OUTAGE_S_MAX
         ends = dict(until) if until is not None else self._ends(partitions)
         try:
-            with closing(self._log.reader(self._topic, {p: self._own(p) for p in ends})) as reader:
+            with closing(self._log.reader(self._topic, {p: self.own(p) for p in ends})) as reader:
                 self._read_up_to(reader, ends)
                 self.on_release()
                 return dict(self.positions)
         finally:
             for partition in ends:
-                self._disown(partition)
+                self.disown(partition)
 
     def _read_up_to(self, reader: Source, ends: Mapping[int, int]) -> None:
         moved_s = self._clock.monotonic_s()
@@ -195,16 +177,19 @@ class PartitionLoop:
     def _step(self, source: Source, batch_wait_s: float, ends: Mapping[int, int] | None = None) -> None:
         self._fill(source, batch_wait_s)
         begun_s, idle = self._clock.monotonic_s(), not self._pending
-        for partition in sorted(self._pending):
-            self._fold(source, partition, self._pending.pop(partition), ends)
-        if idle:
-            self._fold_idle(source, ends)
-        else:
+        try:
+            for partition in sorted(self._pending):
+                self._fold(source, partition, self._pending.pop(partition), ends)
+            if idle:
+                self._fold_idle(source, ends)
+        finally:
+            self._settle(source)
+        if not idle:
             self._took_s = self._clock.monotonic_s() - begun_s
         self._check(source)
 
     def _fill(self, source: Source, batch_wait_s: float) -> None:
-        """Polls until the batch is full, or its time is over. Ownership may change in here: see `_Listener`."""
+        """Polls until the batch is full, or its time is over. Ownership may change in here: see `Listener`."""
         left = self._settings.batch_records_max
         size_bytes = 0
         deadline_s: float | None = None
@@ -247,8 +232,10 @@ class PartitionLoop:
             position = max(ends[partition], self.positions[partition])
             records = [r for r in records if r.offset < position]
         try:
-            for batch, after in _batches(records, position):
-                self._store(partition, batch, after)
+            for batch, after in batches(records, position):
+                if self._has_to_wait(partition) and partition in self._settle(source):
+                    return
+                self._begin(partition, batch, after)
         except StoreConflict as conflict:
             self._read_again(source, partition, conflict)
 
@@ -262,10 +249,53 @@ class PartitionLoop:
             if confirm or source.position(partition) > self.positions[partition]:
                 self._fold(source, partition, [], ends)
 
-    def _store(self, partition: int, records: Sequence[Record], position: int) -> None:
+    def _has_to_wait(self, partition: int) -> bool:
+        together = sum(len(one.records) for one in self._begun)
+        return together >= TOGETHER_RECORDS or any(one.partition == partition for one in self._begun)
+
+    def _begin(self, partition: int, records: Sequence[Record], position: int) -> None:
+        with self._taking_in(partition):
+            stored = self._patiently(lambda: self._owner.fold(partition, records, position))
+        if stored is None:
+            self._moved(partition, position)
+        else:
+            self._begun.append(Begun(partition, records, position, stored))
+
+    def _settle(self, source: Source) -> set[int]:
+        """Waits for all that was begun. Gives the partitions that are read again, from their stored positions."""
+        again = set()
+        while self._begun:
+            one = self._begun.pop(0)
+            try:
+                with self._taking_in(one.partition):
+                    self._store(one)
+            except StoreConflict as conflict:
+                self._read_again(source, one.partition, conflict)
+                again.add(one.partition)
+            else:
+                self._moved(one.partition, one.position)
+        return again
+
+    def _store(self, one: Begun) -> None:
+        """After an outage nobody knows what is stored of it: it is begun again."""
+        stored: Stored | None = one.stored
+
+        def action() -> None:
+            nonlocal stored
+            once, stored = stored, None
+            once = once or self._owner.fold(one.partition, one.records, one.position)
+            if once is not None:
+                once()
+
+        self._patiently(action)
+
+    @contextmanager
+    def _taking_in(self, partition: int) -> Iterator[None]:
         of = about(topic=self._topic, partition=partition, offset=self.positions[partition])
         with of, self.progress.at_work(f"partition {partition}: taking in its records"):
-            self._patiently(lambda: self._owner.fold(partition, records, position))
+            yield
+
+    def _moved(self, partition: int, position: int) -> None:
         if position > self.positions[partition]:
             self.positions[partition] = position
             self._conflicts.pop(partition, None)
@@ -296,12 +326,14 @@ class PartitionLoop:
             self._count_trimmed(partition, bounds.first - position, bounds.first)
         return max(position, bounds.first)
 
-    def _own(self, partition: int) -> int:
+    def own(self, partition: int) -> int:
+        """Ownership begins: the offset to go on from."""
         start = self.positions[partition] = self._start(partition)
         self.progress.got_on((partition,))
         return start
 
-    def _disown(self, partition: int) -> None:
+    def disown(self, partition: int) -> None:
+        """Ownership has ended."""
         self._pending.pop(partition, None)
         self._conflicts.pop(partition, None)
         if self.positions.pop(partition, None) is not None:
@@ -348,53 +380,3 @@ class PartitionLoop:
                 return result
             self._stop.wait(min(delay_s, left_s))
             delay_s = min(delay_s * 2, RETRY_MAX_S)
-
-
-class _Listener:
-    """Ownership as the group tells it, inside `poll` and `close`, on the loop's thread."""
-
-    def __init__(self, loop: PartitionLoop) -> None:
-        self._loop = loop
-        self.member: HintedMember | None = None
-        self.hints_refused = 0
-
-    def assigned(self, partitions: Sequence[int]) -> Mapping[int, int]:
-        starts = {partition: self._loop._own(partition) for partition in partitions}
-        self._loop.progress.assigned()
-        return starts
-
-    def revoked(self, partitions: Sequence[int]) -> None:
-        self._loop.on_release()
-        self.hint({p: offset for p, offset in self._loop.stored().items() if p in partitions})
-        self.lost(partitions)
-
-    def lost(self, partitions: Sequence[int]) -> None:
-        for partition in partitions:
-            self._loop._disown(partition)
-
-    def hint(self, positions: Mapping[int, int]) -> None:
-        """A commit that fails costs nothing but the hint; a client that is finished does."""
-        if self.member is None or not positions:
-            return
-        try:
-            self.member.commit(positions)
-        except ClientFatal:
-            raise
-        except LogError:
-            self.hints_refused += 1
-
-
-class HintedMember(Protocol):
-    def commit(self, positions: Mapping[int, int]) -> None: ...
-
-
-def _batches(records: Sequence[Record], position: int) -> Iterator[tuple[Sequence[Record], int]]:
-    """Cuts records by BATCH_BYTES_MAX; each piece with the position after it."""
-    start, size_bytes = 0, 0
-    for index, record in enumerate(records):
-        value_bytes = len(record.value or b"")
-        if index > start and size_bytes + value_bytes > BATCH_BYTES_MAX:
-            yield records[start:index], record.offset
-            start, size_bytes = index, 0
-        size_bytes += value_bytes
-    yield records[start:], position

@@ -1,16 +1,39 @@
-"""Calls to Redis that come in bunches: one script for a batch of writes, one round trip for a batch of reads."""
+"""Calls to Redis that come in bunches: scripts for batches of writes, one round trip for a batch of reads."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    NoScriptError,
+    RedisError,
+    SlotNotCoveredError,
+    TimeoutError,
+    TryAgainError,
+)
 
 from tracklog.infra.redis_client import RedisClient, store_errors
+from tracklog.infra.redis_line import Lines
 
 Argument = str | bytes | int
+
+_ASK_AGAIN: Final = (
+    NoScriptError,
+    MovedError,
+    AskError,
+    TryAgainError,
+    ClusterDownError,
+    SlotNotCoveredError,
+    ConnectionError,
+    TimeoutError,
+)
+"""After which a call is made once more in the ordinary way, which knows of other servers and of new connections."""
 
 
 class RedisScript:
@@ -23,6 +46,7 @@ class RedisScript:
         self._client = client
         self._source = source
         self._sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        self._lines = Lines(client)
 
     def __call__(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """The script's answer, as bytes and integers. Raises StoreUnavailable, StoreError."""
@@ -31,6 +55,25 @@ class RedisScript:
                 return self._client.evalsha(self._sha, len(keys), *keys, *arguments)
             except NoScriptError:
                 return self._client.eval(self._source, len(keys), *keys, *arguments)
+
+    def send(self, keys: Sequence[str], arguments: Sequence[Argument]) -> Callable[[], Any]:
+        """Sends a call and does not wait. What is given back waits for the answer, and raises as a call does. One
+        thread sends and reads."""
+        try:
+            sent = self._lines.of(keys[0]).send(("EVALSHA", self._sha, len(keys), *keys, *arguments))
+        except RedisError:
+            return lambda: self(keys, arguments)
+
+        def answer() -> Any:
+            found = sent.read()
+            if isinstance(found, _ASK_AGAIN):
+                return self(keys, arguments)
+            if isinstance(found, Exception):
+                with store_errors(self._client):
+                    raise found
+            return found
+
+        return answer
 
 
 def ask(client: RedisClient, commands: Iterable[Sequence[Argument]]) -> list[Any]:

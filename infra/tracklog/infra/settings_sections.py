@@ -230,11 +230,11 @@ class WriterSettings(Section):
     queue_records_max: Count = 100_000
     """Records waiting in the producers of one process. Above it, appends wait (back-pressure) instead of
     filling memory. Default 100,000: 60 MB of 600-byte events."""
-    connections: Count = 4
+    connections: Count = 1
     """Connections of one process to each broker that its appends go over, each made when it is needed. A broker takes
     in one request of a connection at a time and answers it when it is durable, so partitions behind the same
-    connection wait for one another. Default 4: where each append is written to the disk, it is acknowledged many times
-    sooner than over one. 1 where brokers have too many connections."""
+    connection wait for one another, and what waits becomes fewer and larger requests. Default 1. More where a sync of
+    the broker's disk takes milliseconds and its processors are idle: try 4."""
     pipelined_events_max: Count = 1024
     """Events one trajectory may have under way without a delivery report. Bounds what is written again
     after a lost record. 1 waits for each event."""

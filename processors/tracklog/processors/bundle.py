@@ -1,20 +1,22 @@
 """Several projections in one process, each record decoded once, and only where somebody reads it (DESIGN §10).
 
 The order inside a batch is what makes it safe: decode and fold; quarantine what is not ours and wait for the reports;
-then each member writes states and position in one guarded step. A member whose step did not happen (crash, conflict)
-is behind the others, and is the one from whose position the log is read again; the others pass over what they have.
+then each member writes states and position in one guarded step. The steps of all members, and of partitions that are
+taken in one after another, are sent at once and waited for at the end; each has its own guard, so none depends on
+another. A member whose step did not happen (crash, conflict) is behind the others, and is the one from whose position
+the log is read again; the others pass over what they have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
 from tracklog.infra.log.port import Record
 from tracklog.processors.decoding import step_of, wanted_by
 from tracklog.processors.member import Folding, Member
 from tracklog.processors.quarantine import Poison, Quarantine
+from tracklog.schemas.errors import StoreError
 
 
 @dataclass(slots=True)
@@ -28,20 +30,12 @@ class Counts:
 
 class Bundle:
     """See `Owner`. Without `quarantine`, records that are not ours are only counted: one process of an installation
-    puts them away, the others pass them by. `at_once`: where members store their batches beside one another."""
+    puts them away, the others pass them by."""
 
-    def __init__(
-        self,
-        members: Sequence[Member],
-        *,
-        partitions: int,
-        quarantine: Quarantine | None = None,
-        at_once: Executor | None = None,
-    ) -> None:
+    def __init__(self, members: Sequence[Member], *, partitions: int, quarantine: Quarantine | None = None) -> None:
         self._members = members
         self._partitions = partitions
         self._quarantine = quarantine
-        self._at_once = at_once
         self._wanted = wanted_by(member.reads for member in members)
         self.counts = Counts()
         self.on_batch: Callable[[int], object] = lambda _: None
@@ -57,7 +51,7 @@ class Bundle:
         for member in self._members:
             member.forget(partition)
 
-    def fold(self, partition: int, records: Sequence[Record], position: int) -> None:
+    def fold(self, partition: int, records: Sequence[Record], position: int) -> Callable[[], None]:
         batch = [member.begin(partition, records) for member in self._members]
         poison: list[Poison] = []
         for record in records:  # one at a time: decoded events are large
@@ -69,23 +63,38 @@ class Bundle:
                 folding.see(step)
         if poison and self._quarantine is not None:
             self._quarantine.put(partition, poison)
-        self._commit(batch, position)
-        if self._quarantine is not None:
-            self._quarantine.moved(partition)
-        self.counts.records += len(records)
-        self.counts.foreign += len(poison)
-        self.counts.batches += 1
-        self.on_poison(poison)
-        self.on_batch(len(records))
+        sent = _sent(batch, position)
 
-    def _commit(self, batch: Sequence[Folding], position: int) -> None:
-        """Each member's step by itself: while the store takes one in, the next is made ready. All are waited for, then
-        the first error is raised."""
-        if self._at_once is None or len(batch) == 1:
-            for folding in batch:
-                folding.commit(position)
-            return
-        done = [self._at_once.submit(folding.commit, position) for folding in batch]
-        wait(done)
-        for one in done:
-            one.result()
+        def stored() -> None:
+            _wait_for(sent)
+            if self._quarantine is not None:
+                self._quarantine.moved(partition)
+            self.counts.records += len(records)
+            self.counts.foreign += len(poison)
+            self.counts.batches += 1
+            self.on_poison(poison)
+            self.on_batch(len(records))
+
+        return stored
+
+
+def _sent(batch: Sequence[Folding], position: int) -> list[Callable[[], None]]:
+    sent: list[Callable[[], None]] = []
+    try:
+        sent.extend(folding.commit(position) for folding in batch)
+    except BaseException:
+        _wait_for(sent)  # each remembers what of it is stored
+        raise
+    return sent
+
+
+def _wait_for(sent: Sequence[Callable[[], None]]) -> None:
+    """All are waited for, then the first error is raised: a member whose step was stored remembers it."""
+    first: StoreError | None = None
+    for stored in sent:
+        try:
+            stored()
+        except StoreError as error:
+            first = first or error
+    if first is not None:
+        raise first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from tracklog.processors.store import Checkpoint, Store
@@ -62,13 +62,20 @@ class Checkpoints:
             known = self._log_ms[partition] = int(fields.get(_MS, b"-1"))
         return known
 
-    def commit(self, partition: int, position: int, writes: Iterable[Write], log_ms: int | None = None) -> None:
-        """One guarded step. Never back: a position behind the stored one is confirmed where it is. `log_ms`: the time
-        of the log there, where something leaves by it."""
+    def send(
+        self, partition: int, position: int, writes: Iterable[Write], log_ms: int | None = None
+    ) -> Callable[[], None]:
+        """One guarded step; what is given back waits for it. Never back: a position behind the stored one is confirmed
+        where it is. `log_ms`: the time of the log there, where something leaves by it."""
         expected = self._held.get(partition)
         position = position if expected is None else max(position, expected.position)
         if log_ms is not None and log_ms > self.log_ms(partition):
             writes = [*writes, SetFields(CLOCK, {_MS.decode(): log_ms})]
-        self._held[partition] = self._store.commit(partition, expected, position, writes)
-        if log_ms is not None:
-            self._log_ms[partition] = max(log_ms, self._log_ms[partition])
+        sent = self._store.send(partition, expected, position, writes)
+
+        def stored() -> None:
+            self._held[partition] = sent()
+            if log_ms is not None:
+                self._log_ms[partition] = max(log_ms, self._log_ms[partition])
+
+        return stored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tracklog.infra.log.port import Record
@@ -15,8 +15,9 @@ class Folding(Protocol):
     def see(self, step: Step) -> None:
         """One more record of the batch, in the order of the log. One below the member's position is passed over."""
 
-    def commit(self, position: int) -> None:
-        """Stores states and position in one step. See `Owner.fold` for what is raised."""
+    def commit(self, position: int) -> Callable[[], None]:
+        """Gives states and position to the store, in one step. What is given back waits until they are there, and
+        only then remembers them. See `Owner.fold` for what is raised."""
 
 
 class Member(Protocol):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from tracklog.processors.parked import RETRY
-from tracklog.processors.store import Checkpoint, Ranked
+from tracklog.processors.store import Checkpoint, Ranked, Sent
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
@@ -67,6 +67,9 @@ class MemoryStore:
             _apply(held, write)
         moved = self._checkpoints[partition] = Checkpoint(_INCARNATION, position, self.source)
         return moved
+
+    def send(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Sent:
+        return lambda: self.commit(partition, expected, position, writes)
 
     def publish(self, partitions: int, *, replace: bool = False) -> int:
         """Nobody reads here by a pointer."""

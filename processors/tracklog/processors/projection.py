@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from tracklog.infra.log.port import Record
@@ -117,13 +117,20 @@ class Projection(Generic[S]):
         writes: Sequence[Write],
         changes: Mapping[str, Change[S]],
         gone: Gone | None = None,
-    ) -> None:
-        """Stores what a batch changed, and only then remembers it."""
-        self._checkpoints.commit(partition, position, writes, None if gone is None else gone.log_ms)
-        for trajectory_id, change in changes.items():
-            self._cache.put(partition, trajectory_id, change.after)
-        if gone is None:
-            return
+    ) -> Callable[[], None]:
+        """Stores what a batch changed, and only then remembers it. See `Folding.commit`."""
+        sent = self._checkpoints.send(partition, position, writes, None if gone is None else gone.log_ms)
+
+        def stored() -> None:
+            sent()
+            for trajectory_id, change in changes.items():
+                self._cache.put(partition, trajectory_id, change.after)
+            if gone is not None:
+                self._remember(partition, gone)
+
+        return stored
+
+    def _remember(self, partition: int, gone: Gone) -> None:
         for trajectory_id in gone.moved:
             self._cache.drop(partition, trajectory_id)
         for tenant, crowd in gone.crowds.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -152,19 +152,19 @@ class ProjectionFolding(Generic[S]):
         self._left[trajectory_id] = ended.place
         self._moved.add(trajectory_id)
 
-    def commit(self, position: int) -> None:
+    def commit(self, position: int) -> Callable[[], None]:
         """In one step; where more of them have to leave than go into one, in further ones at the same place."""
         if self._leaving is None:
-            self._of.commit(self._partition, position, list(self._writes()), self._changes)
-            return
+            return self._of.commit(self._partition, position, list(self._writes()), self._changes)
         while True:
             due, next_ms = self._find_due(self._leaving)
             self._load_others(self._leaving, due)
             oldest_ms = next_ms if self._oldest_ms is None else min(next_ms, self._oldest_ms)
             gone = Gone(self._moved, self._crowds, self._log_ms, oldest_ms)
-            self._of.commit(self._partition, position, list(self._writes()), self._changes, gone)
+            stored = self._of.commit(self._partition, position, list(self._writes()), self._changes, gone)
             if len(due) < LEAVE_MAX:
-                return
+                return stored
+            stored()
             self._changes, self._forgotten, self._others, self._moved = {}, {}, {}, set()
 
     def _find_due(self, leaving: Leaving[S]) -> tuple[list[str], int]:

@@ -18,7 +18,7 @@ from tracklog.infra.clock import Entropy
 from tracklog.infra.redis_client import RedisClient, store_errors
 from tracklog.infra.redis_script import RedisScript, ask
 from tracklog.processors.processor import Shape
-from tracklog.processors.store import Checkpoint, Ranked
+from tracklog.processors.store import Checkpoint, Ranked, Sent
 from tracklog.processors.store_keys import StoreKeys, build_field, layout_field, pointer_key
 from tracklog.processors.writes import (
     Add,
@@ -40,17 +40,24 @@ SCAN_KEYS: Final = 1000
 
 class RedisStore:
     """See `Store`. Numbers are written exactly up to 2^53: the script knows no larger ones. `follow` the live build,
-    or keep to the one that `keys` name."""
+    or keep to the one that `keys` name. `script`: that of `committing`, where several stores send together."""
 
     def __init__(
-        self, client: RedisClient, keys: StoreKeys, *, source: str, entropy: Entropy, follow: bool = True
+        self,
+        client: RedisClient,
+        keys: StoreKeys,
+        *,
+        source: str,
+        entropy: Entropy,
+        follow: bool = True,
+        script: RedisScript | None = None,
     ) -> None:
         self._client = client
         self.keys = keys
         self.source = source
         self._follow = follow
         self._entropy = entropy
-        self._commit = RedisScript(client, _script())
+        self._script = script if script is not None else committing(client)
 
     def refresh(self) -> None:
         if self._follow:
@@ -103,6 +110,9 @@ class RedisStore:
         return Ranked(size, first)
 
     def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
+        return self.send(partition, expected, position, writes)()
+
+    def send(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Sent:
         incarnation = self._entropy.nonce().hex() if expected is None else expected.incarnation
         batch = _Batch(self.keys.base(partition), self.keys.checkpoint(partition))
         for write in writes:
@@ -113,10 +123,15 @@ class RedisStore:
             "next": (incarnation, str(position), self.source),
             "writes": batch.writes,
         }
-        answer = self._commit(batch.keys, [orjson.dumps(plan), *batch.data])
-        if answer != 1:
-            raise self._conflict(partition, checkpoint_of([*answer, b""]), expected)
-        return Checkpoint(incarnation, position, self.source)
+        said = self._script.send(batch.keys, [orjson.dumps(plan), *batch.data])
+
+        def stored() -> Checkpoint:
+            answer = said()
+            if answer != 1:
+                raise self._conflict(partition, checkpoint_of([*answer, b""]), expected)
+            return Checkpoint(incarnation, position, self.source)
+
+        return stored
 
     def _conflict(self, partition: int, stored: Checkpoint | None, expected: Checkpoint | None) -> StoreConflict:
         return StoreConflict(
@@ -285,8 +300,10 @@ def layout_of(client: RedisClient, keys: StoreKeys) -> Mapping[str, Shape]:
     return {} if said is None else {name: Shape(shape) for name, shape in orjson.loads(said).items()}
 
 
-def _script() -> str:
-    return (resources.files("tracklog.processors") / "guarded_commit.lua").read_text(encoding="utf-8")
+def committing(client: RedisClient) -> RedisScript:
+    """What stores of one client send their steps by. See `RedisScript`."""
+    source = (resources.files("tracklog.processors") / "guarded_commit.lua").read_text(encoding="utf-8")
+    return RedisScript(client, source)
 
 
 def _where(checkpoint: Checkpoint | None) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tracklog.infra.clock import Clock, Entropy
 from tracklog.infra.log.port import Log, Record, TopicInfo
 from tracklog.infra.log.ranges import read_range
 from tracklog.infra.partition_loop import PartitionLoop
 from tracklog.infra.redis_client import RedisClient
+from tracklog.infra.redis_script import RedisScript
 from tracklog.infra.settings_sections import Settings
 from tracklog.processors.bundle import Bundle
 from tracklog.processors.member import Member
@@ -21,7 +21,7 @@ from tracklog.processors.processor import Processor
 from tracklog.processors.projection import Projection
 from tracklog.processors.quarantine import Quarantine
 from tracklog.processors.record_processor import RecordProcessor
-from tracklog.processors.redis_store import RedisStore
+from tracklog.processors.redis_store import RedisStore, committing
 from tracklog.processors.store import Store
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.trajectories import NAME, Trajectories
@@ -30,9 +30,6 @@ from tracklog.processors.view import View, ViewBounds
 
 S = TypeVar("S")
 AnyProcessor = Processor[Any] | RecordProcessor[Any]
-
-COMMITS_AT_ONCE: Final = 2
-"""Members of a bundle that store a batch at once: one waits for the store while the other is made ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class Processes:
         for partition in range(self.partitions):
             position = self.bundle.restore(partition)
             if any(view.parked(partition) for view in self.views.values()):
-                self.bundle.fold(partition, [], position)
+                self.bundle.fold(partition, [], position)()
             self.bundle.forget(partition)
         return self.loop.drain(stop=stop)
 
@@ -119,28 +116,33 @@ def processes(
     topics = settings.topic_names
     info = log.describe(topics.events)
     partitions = info.spec.partitions
+    script = committing(client)
     views: dict[str, View[Any]] = {}
     for one in processors:
-        store = store_of(one, info, client, settings, entropy)
+        store = store_of(one, info, client, settings, entropy, script=script)
         views[_named(one)] = view_of(one, store, log, settings, partitions=partitions)
     members: list[Member] = list(views.values())
     names = list(views)
     quarantine = own = None
     if builtin:
         own = Trajectories(settings.projection)
-        members.insert(0, _projection(own, info, client, settings, entropy)[1])
+        members.insert(0, _projection(own, info, client, settings, entropy, script)[1])
         names.append(_named(own))
         quarantine = Quarantine(log, topics.quarantine)
-    at_once = ThreadPoolExecutor(COMMITS_AT_ONCE, thread_name_prefix="tracklog-commit")
-    bundle = Bundle(members, partitions=partitions, quarantine=quarantine, at_once=at_once)
+    bundle = Bundle(members, partitions=partitions, quarantine=quarantine)
     loop = PartitionLoop(log, topics.events, bundle, clock=clock, settings=settings.loop)
     return Processes(loop, topics.group(_group(names)), bundle, views, partitions, _called(processors, builtin), own)
 
 
 def _projection(
-    processor: RecordProcessor[S], info: TopicInfo, client: RedisClient, settings: Settings, entropy: Entropy
+    processor: RecordProcessor[S],
+    info: TopicInfo,
+    client: RedisClient,
+    settings: Settings,
+    entropy: Entropy,
+    script: RedisScript | None = None,
 ) -> tuple[RedisStore, Projection[S]]:
-    store = store_of(processor, info, client, settings, entropy)
+    store = store_of(processor, info, client, settings, entropy, script=script)
     cached_max = settings.projection.trajectories_cached_max
     return store, Projection(processor, store, partitions=info.spec.partitions, cached_max=cached_max)
 
@@ -199,8 +201,10 @@ def store_of(
     entropy: Entropy,
     *,
     build: int | None = None,
+    script: RedisScript | None = None,
 ) -> RedisStore:
-    """The store of a projection of the events topic: of the live build, or of the one that is named."""
+    """The store of a projection of the events topic: of the live build, or of the one that is named. `script`: one
+    that it shares."""
     keys = StoreKeys(settings.topic_names.prefix, processor.name, processor.version, build or 0)
     source = f"{info.cluster_id}/{info.topic_id}"
-    return RedisStore(client, keys, source=source, entropy=entropy, follow=build is None)
+    return RedisStore(client, keys, source=source, entropy=entropy, follow=build is None, script=script)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from tracklog.processors.store_keys import StoreKeys
@@ -16,6 +16,10 @@ class Checkpoint(NamedTuple):
     incarnation: str
     position: int
     source: str
+
+
+Sent = Callable[[], Checkpoint]
+"""Of a step that was given to the store: waits until it is stored, and gives the checkpoint that it left."""
 
 
 class Ranked(NamedTuple):
@@ -49,12 +53,16 @@ class Store(Protocol):
     ) -> Ranked:
         """The first members of a sorted set, up to a score. Raises StoreConflict as `hashes` does."""
 
-    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
-        """Writes a batch and moves the position to `position`; all of it, or nothing.
+    def send(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Sent:
+        """Writes a batch and moves the position to `position`; all of it, or nothing. The next may be sent
+        before it is waited for.
 
-        Raises StoreConflict when the stored checkpoint is not `expected` (None: nothing stored). After
+        Waiting raises StoreConflict when the stored checkpoint is not `expected` (None: nothing stored). After
         StoreUnavailable it may have been written: say it again, and a StoreConflict tells that it was.
         """
+
+    def commit(self, partition: int, expected: Checkpoint | None, position: int, writes: Iterable[Write]) -> Checkpoint:
+        """The same, and waits."""
 
     def publish(self, partitions: int, *, replace: bool = False) -> int:
         """Points readers to this version; without `replace` only when they are pointed nowhere. Gives the number of

@@ -92,7 +92,7 @@ class Driver(Generic[S]):
 
     def fold_batch(self, records: Sequence[Record], position: int) -> None:
         """One batch, whatever is in it."""
-        self._bundle.fold(0, records, position)
+        self._bundle.fold(0, records, position)()
         self._position = max(self._position, position)
 
     def drop_batch(self, records: Sequence[Record]) -> None:
@@ -125,7 +125,7 @@ class Driver(Generic[S]):
     def retry(self, trajectory_id: str) -> None:
         """What `tracklog projections retry` asks for; done at the next batch."""
         self.store.ask_retry(0, trajectory_id)
-        self._bundle.fold(0, [], self._position)
+        self._bundle.fold(0, [], self._position)()
 
 
 class Nonconforming(AssertionError):

@@ -159,16 +159,21 @@ class View(Generic[S]):
         places: Mapping[str, Place],
         parked: Mapping[str, Parked],
         log_ms: int | None,
-    ) -> None:
-        """Stores what a batch changed, and only then remembers it."""
+    ) -> Callable[[], None]:
+        """Stores what a batch changed, and only then remembers it. See `Folding.commit`."""
         if self._outlet is not None:
             self._outlet.deliver()
-        self._checkpoints.commit(partition, position, writes, log_ms)
-        for key, state in states.items():
-            self._states.put(partition, key, state)
-        for trajectory_id, place in places.items():
-            self._places.put(partition, trajectory_id, place)
-        self._parked[partition] = parked
+        sent = self._checkpoints.send(partition, position, writes, log_ms)
+
+        def stored() -> None:
+            sent()
+            for key, state in states.items():
+                self._states.put(partition, key, state)
+            for trajectory_id, place in places.items():
+                self._places.put(partition, trajectory_id, place)
+            self._parked[partition] = parked
+
+        return stored
 
     def _load(self, partition: int, ids: Sequence[str]) -> Loaded[S]:
         """How far trajectories are folded, and their states where these are kept by trajectory: one round trip."""

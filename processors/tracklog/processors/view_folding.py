@@ -6,7 +6,7 @@ more with care, where everything is checked after each event, so that the one to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
@@ -140,7 +140,7 @@ class ViewFolding(Generic[S]):
                     return
         self._places[trajectory_id] = after
 
-    def commit(self, position: int) -> None:
+    def commit(self, position: int) -> Callable[[], None]:
         try:
             self._forget_due()
             kept = {key: self._held_after(key, change.after) for key, change in self._changes.items()}
@@ -154,15 +154,14 @@ class ViewFolding(Generic[S]):
         for key in self._gone:
             self._view.drop_state(self._partition, key)
         log_ms = self._log_ms if self._leaves else None
-        self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked, log_ms)
-        return None
+        return self._view.commit(self._partition, position, writes, kept, self._moved(), self._parked, log_ms)
 
-    def _again_with_care(self, position: int) -> None:
+    def _again_with_care(self, position: int) -> Callable[[], None]:
         again = self._view.open(self._partition, self._records, careful=True)
         for record in self._records:
             if record.offset >= self._start:
                 again._take_record(record)
-        again.commit(position)
+        return again.commit(position)
 
     def _take_record(self, record: Record) -> None:
         """One read again by the view: what is not ours was put away by the bundle."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tracklog.infra import partition_loop
+from tracklog.infra import partition_loop, partition_loop_owner
 from tracklog.infra.clock import ManualClock, SystemClock
 from tracklog.infra.lines import about_now
 from tracklog.infra.log.memory import MemoryLog
@@ -138,7 +138,7 @@ def test_a_batch_is_bounded_in_records(log: MemoryLog) -> None:
 
 
 def test_a_batch_is_bounded_in_bytes(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_loop, "BATCH_BYTES_MAX", 250)
+    monkeypatch.setattr(partition_loop_owner, "BATCH_BYTES_MAX", 250)
     ends = fill(log, 20)
     owner = Ledger()
 

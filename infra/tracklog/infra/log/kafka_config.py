@@ -59,7 +59,7 @@ OAUTH_TOKEN: Final = "oauth.token"
 """Not an option of the client: names where its tokens come from (`kafka_token`)."""
 CONNECTIONS: Final = "producer.connections"
 """Not an option of the client: over how many of them the appends of a process go (`kafka_producer`)."""
-CONNECTIONS_DEFAULT: Final = 4
+CONNECTIONS_DEFAULT: Final = 1
 QUEUE_RECORDS_MAX: Final = 100_000
 QUEUE_KBYTES_MAX: Final = 262_144
 """Of one process: each of its producers has its share."""

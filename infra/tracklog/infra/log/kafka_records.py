@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -13,8 +14,12 @@ from tracklog.infra.log.port import Record
 
 
 def fetch(consumer: Consumer, max_records: int, timeout_s: float) -> Sequence[Any]:
-    """Messages and events: waits for the first one, then takes what is there already."""
-    first = consumer.poll(timeout_s)
+    """Messages and events: waits for the first one, then takes what is there already.
+
+    The client waits whole milliseconds, and for less than one not at all: who asked again until then would keep a
+    processor busy. So a wait is rounded up.
+    """
+    first = consumer.poll(math.ceil(timeout_s * 1000) / 1000)
     if first is None:
         return ()
     if max_records == 1:
