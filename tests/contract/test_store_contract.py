@@ -19,6 +19,7 @@ from tracklog.processors.store import Checkpoint
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
+    Clear,
     Extend,
     Keep,
     Push,
@@ -26,6 +27,7 @@ from tracklog.processors.writes import (
     Rank,
     Remove,
     SetFields,
+    Shelf,
     Unrank,
     Unset,
     Write,
@@ -83,8 +85,23 @@ ALL_SHAPES: list[Write] = [
     Rank(["by:time"], "b", 6),
     Unrank(["by:time"], "b"),
     Extend("offsets:a", b"\x01"),
-    Keep("log:a", "log-bytes", "a", [b"one", b"two"], 10, 100, FAR_MS),
+    Keep("log:a", "log-bytes", "a", [b"one", b"two"], 10, 100, FAR_MS, Shelf("logs:t", "totals", "t"), 5, 0),
 ]
+
+
+SHELF = Shelf("logs:t", "totals", "t")
+
+
+def keeping(
+    member: str,
+    entries: list[bytes],
+    count_max: int,
+    bytes_max: int,
+    expire_at_ms: int,
+    grown_ms: int = 5,
+    most: int = 0,
+) -> Keep:
+    return Keep(f"l:{member}", "s", member, entries, count_max, bytes_max, expire_at_ms, SHELF, grown_ms, most)
 
 
 def test_a_partition_never_written_has_no_checkpoint(store: RedisStore) -> None:
@@ -102,6 +119,8 @@ def test_a_batch_writes_every_shape_and_moves_the_position_with_it(client: Redis
         "offsets:a": b"\x01",
         "log:a": [b"one", b"two"],
         "log-bytes": {b"a": b"6"},
+        "logs:t": {b"a": 5.0},
+        "totals": {b"t": b"6"},
     }
 
 
@@ -214,43 +233,91 @@ def test_partitions_and_versions_are_apart(client: RedisClient, store: RedisStor
 
 
 def test_a_kept_list_holds_the_newest_by_count(client: RedisClient, store: RedisStore) -> None:
-    at = store.commit(3, None, 1, [Keep("l", "s", "a", [b"1", b"2", b"3"], 2, 100, FAR_MS)])
-    assert content(client)["l"] == [b"2", b"3"]
+    at = store.commit(3, None, 1, [keeping("a", [b"1", b"2", b"3"], 2, 100, FAR_MS)])
+    assert content(client)["l:a"] == [b"2", b"3"]
 
-    store.commit(3, at, 2, [Keep("l", "s", "a", [b"4"], 2, 100, FAR_MS)])
+    store.commit(3, at, 2, [keeping("a", [b"4"], 2, 100, FAR_MS)])
 
-    assert content(client)["l"] == [b"3", b"4"]
+    assert content(client)["l:a"] == [b"3", b"4"]
 
 
 @pytest.mark.parametrize(("bytes_max", "kept"), [(9, [b"aaa", b"bbb", b"ccc"]), (8, [b"bbb", b"ccc"]), (2, [])])
 def test_a_kept_list_holds_the_newest_by_bytes(
     client: RedisClient, store: RedisStore, bytes_max: int, kept: list[bytes]
 ) -> None:
-    at = store.commit(3, None, 1, [Keep("l", "s", "a", [b"aaa"], 10, bytes_max, FAR_MS)])
+    at = store.commit(3, None, 1, [keeping("a", [b"aaa"], 10, bytes_max, FAR_MS)])
 
-    store.commit(3, at, 2, [Keep("l", "s", "a", [b"bbb", b"ccc"], 10, bytes_max, FAR_MS)])
+    store.commit(3, at, 2, [keeping("a", [b"bbb", b"ccc"], 10, bytes_max, FAR_MS)])
 
-    assert content(client).get("l", []) == kept
+    assert content(client).get("l:a", []) == kept
 
 
 def test_a_kept_list_leaves_when_it_is_too_old_and_counts_anew_afterwards(
     client: RedisClient, store: RedisStore
 ) -> None:
-    at = store.commit(3, None, 1, [Keep("l", "s", "a", [b"old"], 10, 5, 1_000)])
-    assert "l" not in content(client)
+    at = store.commit(3, None, 1, [keeping("a", [b"old"], 10, 5, 1_000)])
+    assert "l:a" not in content(client)
 
-    store.commit(3, at, 2, [Keep("l", "s", "a", [b"new"], 10, 5, FAR_MS)])
+    store.commit(3, at, 2, [keeping("a", [b"new"], 10, 5, FAR_MS)])
 
-    assert content(client)["l"] == [b"new"]
+    assert content(client)["l:a"] == [b"new"]
+
+
+def test_of_lists_that_share_a_bound_those_leave_that_last_grew_the_longest_ago(
+    client: RedisClient, store: RedisStore
+) -> None:
+    at = store.commit(3, None, 1, [keeping(one, [b"12345"], 9, 99, FAR_MS, n, 15) for n, one in enumerate("abc")])
+    assert content(client)["totals"] == {b"t": b"15"}
+
+    at = store.commit(3, at, 2, [keeping("a", [b"67"], 9, 99, FAR_MS, 3, 15)])
+
+    assert content(client) == {
+        "l:a": [b"12345", b"67"],
+        "l:c": [b"12345"],
+        "s": {b"a": b"7", b"c": b"5"},
+        "logs:t": {b"a": 3.0, b"c": 2.0},
+        "totals": {b"t": b"12"},
+    }
+    at = store.commit(3, at, 3, [Clear("l:c", "s", "c", SHELF), Clear("l:none", "s", "none", SHELF)])
+    assert content(client)["totals"] == {b"t": b"7"}
+    store.commit(3, at, 4, [keeping("d", [b"x" * 16], 9, 99, FAR_MS, 9, 15)])
+    assert content(client) == {}, "one that is larger than all may be leaves as well"
+
+
+def test_what_is_counted_of_lists_that_share_a_bound_is_what_there_is(client: RedisClient, store: RedisStore) -> None:
+    drawn, at = SeededEntropy(7), None
+    for step in range(60):
+        which, size, several, few = drawn.nonce()[:4]
+        entries = [b"x" * (1 + size % 8)] * (1 + several % 2)
+        write = keeping("abcdef"[which % 6], entries, 1 + few % 3, 12, FAR_MS, step, 25)
+        cleared = Clear("l:b", "s", "b", SHELF)
+        at = store.commit(3, at, step, [write, cleared] if step % 7 == 0 else [write])
+
+        found = content(client)
+        lists = {name[2:].encode(): sum(map(len, one)) for name, one in found.items() if name.startswith("l:")}  # type: ignore[arg-type, call-overload, misc]
+        assert {name: int(size) for name, size in found["s"].items() if size != b"0"} == lists  # type: ignore[attr-defined]
+        assert int(found["totals"][b"t"]) == sum(lists.values()) <= 25  # type: ignore[index]
+
+
+def test_a_list_from_before_there_were_bounds_of_several_is_counted_when_it_grows(
+    client: RedisClient, store: RedisStore
+) -> None:
+    base = store.keys.base(3)
+    client.rpush(base + "l:a", b"123")
+    client.hset(base + "s", "a", 3)
+
+    store.commit(3, None, 1, [keeping("a", [b"45"], 9, 99, FAR_MS)])
+
+    assert content(client)["totals"] == {b"t": b"5"}
 
 
 def test_a_batch_may_be_longer_than_lua_can_unpack(client: RedisClient, store: RedisStore) -> None:
     entries = [b"%d" % n for n in range(20_000)]
     fields: dict[str, str | bytes | int] = {f"f{n}": n for n in range(9_000)}
 
-    store.commit(3, None, 1, [Keep("l", "s", "a", entries, 30_000, 10**9, FAR_MS), SetFields("h", fields)])
+    store.commit(3, None, 1, [keeping("a", entries, 30_000, 10**9, FAR_MS), SetFields("h", fields)])
 
-    assert content(client)["l"] == entries
+    assert content(client)["l:a"] == entries
     assert client.hlen(StoreKeys("pre", "things", 1).key(3, "h")) == 9_000
 
 
@@ -258,11 +325,11 @@ def test_dropping_a_partition_leaves_its_neighbours(client: RedisClient, store: 
     store.commit(3, None, 7, ALL_SHAPES)
     store.commit(4, None, 7, ALL_SHAPES)
 
-    assert store.drop(3) == 7
+    assert store.drop(3) == 9
 
     assert store.checkpoint(3) is None
     assert content(client, 3) == {}
-    assert len(content(client, 4)) == 6
+    assert len(content(client, 4)) == 8
 
 
 def test_readers_are_pointed_to_the_first_version_until_it_is_replaced(client: RedisClient, store: RedisStore) -> None:

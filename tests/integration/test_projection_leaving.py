@@ -106,6 +106,27 @@ def test_more_than_go_into_one_step_leave_at_once(bounded: Any, monkeypatch: pyt
         assert is_as_the_log_says(world)
 
 
+def test_of_a_tenant_no_more_bytes_of_events_are_kept_and_what_has_left_is_read_in_the_log(bounded: Any) -> None:
+    with bounded(warm_log_tenant_bytes_max=20_000) as world:
+        append_runs(world, RUNS)
+        world.drain()
+        keys = world.running().store.keys
+        gone = 0
+        for partition in world.ends():
+            stored = stored_under(world.client, keys.base(partition))
+            totals = {tenant: int(size) for tenant, size in stored.get("log-bytes-of", {}).items()}
+            kept = {name[len("log:") :] for name in stored if name.startswith("log:")}
+            gone += sum(name.startswith("t:") for name in stored) - len(kept)
+            assert all(0 < size <= 20_000 for size in totals.values())
+            assert sum(totals.values()) == sum(map(int, stored.get("log-bytes", {}).values()))
+        assert gone > 0
+
+        for name, (_, records) in folded_anew(world).items():
+            assert len(said(world.reader().events(name))) == len(records)
+        assert said(world.reader().counts())["all"] == RUNS, "states stay"
+        assert is_as_the_log_says(world)
+
+
 def test_without_bounds_none_leaves(bounded: Any) -> None:
     with bounded(ended_age_s=0, ended_per_tenant_max=0) as world:
         append_runs(world, RUNS)

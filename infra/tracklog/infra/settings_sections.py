@@ -268,6 +268,10 @@ class ProjectionSettings(Section):
     warm_log_age_s: Positive = 7 * 24 * 3600.0
     """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
     and the indexes stay."""
+    warm_log_tenant_bytes_max: Annotated[int, Field(ge=0)] = 256 * 1024 * 1024
+    """Bytes of encoded events of one tenant kept in Redis, in each partition. Where there are more, those of the
+    trajectories leave whose last append is the oldest, running ones too: the log has them, and reads are slower there.
+    Default 256 MiB. 0: no bound."""
     ended_age_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 30 * 24 * 3600.0
     """Seconds after its last append, by the time of the log, until an ended trajectory leaves Redis: state, lists,
     events. Default 30 days. 0: none leaves. The log has it, and `tracklog show` reads it there."""

@@ -18,16 +18,17 @@ from tracklog.processors.partial import PARTIAL, Partial, partial_of
 from tracklog.processors.redis_store import RedisStore
 from tracklog.processors.refolding import Refold
 from tracklog.processors.running import AnyProcessor
-from tracklog.processors.warm_log import SIZES_KEY, log_key
+from tracklog.processors.warm_log import SIZES_KEY, TOTALS_KEY, kept_key, log_key
 
 _OF_RUNNER: Final = frozenset({CLOCK, PARKED, PARTIAL, RETRY})
+_OF_TRAJECTORIES: Final = frozenset({CLOCK, PARTIAL, SIZES_KEY, TOTALS_KEY})
 
 
 def is_compared(name: str, key: str) -> bool:
     """What is parked or partial, and the time of the log, are the runner's. The records that trajectories keep leave by
     the clock of Redis, and say of themselves by the hash chain whether they are those of the log."""
     if name == trajectories.NAME:
-        return key not in {CLOCK, PARTIAL, SIZES_KEY} and not key.startswith(log_key(""))
+        return key not in _OF_TRAJECTORIES and not key.startswith((log_key(""), kept_key("")))
     return key not in _OF_RUNNER
 
 

@@ -9,7 +9,10 @@
 --   ["rank", score, member, [key]]                                                  ZADD to each
 --   ["unrank", member, [key]]                                                       ZREM from each
 --   ["extend", key, place]                                                          APPEND
---   ["keep", key, sizes, member, count max, bytes max, expire at, place, count]     RPUSH, then bounded
+--   ["keep", key, sizes, member, shelf, count max, bytes max, expire at, place, count, grown at, shelf's bytes max]
+--                                                                                   RPUSH, then bounded
+--   ["clear", key, sizes, member, shelf]                                            UNLINK, and counted
+--            a shelf is [ranked, totals, name]; other lists on it have the key of this one, but for the member
 --   ["add", key, {field: amount}]                                                   HINCRBY each
 --   ["put", key, place]                                                             SET
 --   ["push", key, id, count max, [name, value, ...]]                                XADD id-*, bounded
@@ -65,8 +68,38 @@ function writes.extend(w)
   redis.call('APPEND', KEYS[w[2]], ARGV[w[3]])
 end
 
+-- A list that leaves, and what is counted of it. Only what stands on the shelf is counted in its total.
+local function clear(key, sizes, member, shelf)
+  if redis.call('ZREM', KEYS[shelf[1]], member) == 1 then
+    local size = redis.call('HGET', sizes, member) or 0
+    if redis.call('HINCRBY', KEYS[shelf[2]], shelf[3], -size) <= 0 then
+      redis.call('HDEL', KEYS[shelf[2]], shelf[3])
+    end
+  end
+  redis.call('HDEL', sizes, member)
+  redis.call('UNLINK', key)
+end
+
+-- The list of a member has `total` bytes and had `before`. Where all have too many, those leave that last grew the longest ago.
+local function put_on_shelf(w, before, total)
+  local key, sizes, member, shelf, most = KEYS[w[2]], KEYS[w[3]], w[4], w[5], w[12]
+  if redis.call('ZADD', KEYS[shelf[1]], w[11], member) == 1 then
+    before = 0
+  end
+  local all = redis.call('HINCRBY', KEYS[shelf[2]], shelf[3], total - before)
+  local prefix = string.sub(key, 1, -#member - 1)
+  while most > 0 and all > most do
+    local oldest = redis.call('ZRANGE', KEYS[shelf[1]], 0, 0)[1]
+    if not oldest then
+      break
+    end
+    clear(prefix .. oldest, sizes, oldest, shelf)
+    all = tonumber(redis.call('HGET', KEYS[shelf[2]], shelf[3]) or 0)
+  end
+end
+
 function writes.keep(w)
-  local key, sizes, member, first, count = KEYS[w[2]], KEYS[w[3]], w[4], w[8], w[9]
+  local key, sizes, member, first, count = KEYS[w[2]], KEYS[w[3]], w[4], w[9], w[10]
   local last, added, length = first + count - 1, 0, 0
   for place = first, last do
     added = added + #ARGV[place]
@@ -74,20 +107,22 @@ function writes.keep(w)
   for from = first, last, AT_ONCE do
     length = redis.call('RPUSH', key, unpack(ARGV, from, math.min(from + AT_ONCE - 1, last)))
   end
-  local total = added
+  local before = tonumber(redis.call('HGET', sizes, member) or 0)
+  local total = before + added
   if length == count then -- the list is new, or the old one has expired: sizes may know no better
-    redis.call('HSET', sizes, member, total)
-  else
-    total = redis.call('HINCRBY', sizes, member, added)
+    total = added
   end
-  if length > w[5] or total > w[6] then
-    while length > 0 and (length > w[5] or total > w[6]) do
-      total = total - #redis.call('LPOP', key)
-      length = length - 1
-    end
-    redis.call('HSET', sizes, member, total)
+  while length > 0 and (length > w[6] or total > w[7]) do
+    total = total - #redis.call('LPOP', key)
+    length = length - 1
   end
-  redis.call('PEXPIREAT', key, w[7])
+  redis.call('HSET', sizes, member, total)
+  redis.call('PEXPIREAT', key, w[8])
+  put_on_shelf(w, before, total)
+end
+
+function writes.clear(w)
+  clear(KEYS[w[2]], KEYS[w[3]], w[4], w[5])
 end
 
 function writes.add(w)

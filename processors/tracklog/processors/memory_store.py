@@ -13,6 +13,7 @@ from tracklog.processors.store import Checkpoint, Ranked, Sent
 from tracklog.processors.store_keys import StoreKeys
 from tracklog.processors.writes import (
     Add,
+    Clear,
     Extend,
     Push,
     PutJson,
@@ -122,6 +123,9 @@ def _apply(held: dict[str, Content], write: Write) -> None:
             held[key] = orjson.dumps(value)
         case Extend(key, data):
             held[key] = held.get(key, b"") + data
+        case Clear(key, sizes, member):
+            held.pop(key, None)
+            _drop(held, sizes, [member])
         case Push():
             _push(held, write)
         case Remove(keys):

@@ -22,6 +22,7 @@ from tracklog.processors.store import Checkpoint, Ranked, Sent
 from tracklog.processors.store_keys import StoreKeys, build_field, layout_field, pointer_key
 from tracklog.processors.writes import (
     Add,
+    Clear,
     Extend,
     Keep,
     Push,
@@ -29,6 +30,7 @@ from tracklog.processors.writes import (
     Rank,
     Remove,
     SetFields,
+    Shelf,
     Unrank,
     Unset,
     Write,
@@ -207,10 +209,21 @@ class _Batch:
                 self.writes.append(("unrank", member, [self._place(key) for key in keys]))
             case Extend(key, data):
                 self.writes.append(("extend", self._place(key), self._put((data,))))
-            case Keep(key, sizes, member, entries, count_max, bytes_max, expire_at_ms):
-                places = self._place(key), self._place(sizes)
-                first = self._put(entries)
-                self.writes.append(("keep", *places, member, count_max, bytes_max, expire_at_ms, first, len(entries)))
+            case Keep():
+                first = self._put(write.entries)
+                bounds = write.count_max, write.bytes_max, write.expire_at_ms
+                self.writes.append(
+                    (
+                        "keep",
+                        *(self._place(write.key), self._place(write.sizes), write.member),
+                        self._shelf(write.shelf),
+                        *bounds,
+                        *(first, len(write.entries)),
+                        *(write.grown_ms, write.shelf_bytes_max),
+                    )
+                )
+            case Clear(key, sizes, member, shelf):
+                self.writes.append(("clear", self._place(key), self._place(sizes), member, self._shelf(shelf)))
             case Add(key, amounts):
                 self.writes.append(("add", self._place(key), {name: str(n) for name, n in amounts.items()}))
             case PutJson(key, value):
@@ -220,6 +233,9 @@ class _Batch:
                 self.writes.append(("push", self._place(key), str(offset + 1), count_max, texts))
             case Remove(keys):
                 self.writes.append(("remove", [self._place(key) for key in keys]))
+
+    def _shelf(self, shelf: Shelf) -> tuple[object, ...]:
+        return self._place(shelf.ranked), self._place(shelf.totals), shelf.name
 
     def _put(self, data: Sequence[bytes]) -> int:
         """The place of the first among ARGV, where the plan is the first of all."""

@@ -12,8 +12,8 @@ from tracklog.processors.leaving import Ended, Leaving, LeavingBounds
 from tracklog.processors.place import Place
 from tracklog.processors.processor import Seen
 from tracklog.processors.trajectory import Trajectory, judged, state_write, trajectory_from
-from tracklog.processors.warm_log import SIZES_KEY, WarmLogBounds, log_key, offsets_key, warm_log_writes
-from tracklog.processors.writes import Remove, Unrank, Unset, Write, own_fields
+from tracklog.processors.warm_log import WarmLogBounds, clearing, offsets_key, warm_log_writes
+from tracklog.processors.writes import Remove, Unrank, Write, own_fields
 from tracklog.schemas.head import Verdict
 from tracklog.schemas.state import State
 
@@ -35,6 +35,7 @@ class Trajectories:
             events_max=given.warm_log_events_max,
             bytes_max=given.warm_log_bytes_max,
             age_ms=round(given.warm_log_age_s * 1000),
+            tenant_bytes_max=given.warm_log_tenant_bytes_max,
         )
         self.leaving = Leaving(_bounds_of(given), _ended, _forget)
         self.told: Callable[[Trajectory, Seen, Verdict], object] | None = None
@@ -72,6 +73,6 @@ def _ended(one: Trajectory) -> Ended | None:
 
 def _forget(one: Trajectory) -> Iterator[Write]:
     name = one.trajectory_id
-    yield Remove([own_fields(name), log_key(name), offsets_key(name)])
-    yield Unset(SIZES_KEY, [name])
+    yield Remove([own_fields(name), offsets_key(name)])
+    yield clearing(one)
     yield Unrank(indexes_of(one), name)

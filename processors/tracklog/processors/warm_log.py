@@ -18,9 +18,11 @@ from typing import Final
 
 from tracklog.infra.log.port import Record
 from tracklog.processors.trajectory import Trajectory
-from tracklog.processors.writes import Extend, Keep
+from tracklog.processors.writes import Clear, Extend, Keep, Shelf
 
 SIZES_KEY: Final = "log-bytes"
+TOTALS_KEY: Final = "log-bytes-of"
+"""Hash: by tenant, the bytes of what is kept of its trajectories."""
 
 _ENTRY: Final = Struct(">qqI")
 _LENGTH: Final = Struct(">I")
@@ -36,21 +38,39 @@ def offsets_key(trajectory_id: str) -> str:
     return f"offsets:{trajectory_id}"
 
 
+def kept_key(tenant: str) -> str:
+    """Key of the sorted set of trajectories of a tenant of which something is kept."""
+    return f"logs:{tenant}"
+
+
+def clearing(trajectory: Trajectory) -> Clear:
+    name, tenant = trajectory.trajectory_id, trajectory.state.tenant
+    return Clear(log_key(name), SIZES_KEY, name, _shelf(tenant))
+
+
+def _shelf(tenant: str) -> Shelf:
+    return Shelf(kept_key(tenant), TOTALS_KEY, tenant)
+
+
 @dataclass(frozen=True, slots=True)
 class WarmLogBounds:
-    """How much of one trajectory is kept: its newest events, until `age_ms` after the last of them."""
+    """How much of one trajectory is kept: its newest events, until `age_ms` after the last of them. `tenant_bytes_max`:
+    of all of a tenant in a partition, 0 for no bound."""
 
     events_max: int
     bytes_max: int
     age_ms: int
+    tenant_bytes_max: int = 0
 
 
 def warm_log_writes(
     before: Trajectory | None, after: Trajectory, records: Sequence[Record], bounds: WarmLogBounds
-) -> Iterator[Keep | Extend]:
+) -> Iterator[Keep | Clear | Extend]:
     last_offset = 0 if before is None else before.last_offset
     offsets = encode_offsets((record.offset for record in records), last_offset)
     yield Extend(offsets_key(after.trajectory_id), offsets)
+    if before is not None and before.state.tenant != after.state.tenant:
+        yield clearing(before)
     if bounds.events_max > 0 and bounds.bytes_max > 0:
         yield Keep(
             log_key(after.trajectory_id),
@@ -60,6 +80,9 @@ def warm_log_writes(
             bounds.events_max,
             bounds.bytes_max,
             after.last_ms + bounds.age_ms,
+            _shelf(after.state.tenant),
+            after.last_ms,
+            bounds.tenant_bytes_max,
         )
 
 

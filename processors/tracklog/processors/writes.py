@@ -47,11 +47,21 @@ class Extend(NamedTuple):
     data: bytes
 
 
+class Shelf(NamedTuple):
+    """Lists that share a bound of bytes. `ranked`: their members, by when they last grew; `totals`: a hash that holds
+    the bytes of all, under `name`."""
+
+    ranked: str
+    totals: str
+    name: str
+
+
 class Keep(NamedTuple):
     """Appends entries to a list that keeps the newest: at most `count_max` of them and `bytes_max` bytes.
 
-    The whole list leaves at `expire_at_ms` (milliseconds since 1970) unless more comes. `sizes` is a hash that
-    holds the bytes kept, under `member`.
+    The whole list leaves at `expire_at_ms` (milliseconds since 1970) unless more comes, and before that when those of
+    its shelf have more than `shelf_bytes_max`: the ones that grew last the longest ago, none where that is 0. Keys of
+    lists end with their members. `sizes` is a hash that holds the bytes kept, under `member`.
     """
 
     key: str
@@ -61,6 +71,18 @@ class Keep(NamedTuple):
     count_max: int
     bytes_max: int
     expire_at_ms: int
+    shelf: Shelf
+    grown_ms: int
+    shelf_bytes_max: int
+
+
+class Clear(NamedTuple):
+    """Deletes a list that was kept, and what is counted of it."""
+
+    key: str
+    sizes: str
+    member: str
+    shelf: Shelf
 
 
 class Add(NamedTuple):
@@ -97,7 +119,7 @@ class Remove(NamedTuple):
     keys: Sequence[str]
 
 
-Write = SetFields | Rank | Unrank | Extend | Keep | Unset | Add | PutJson | Push | Remove
+Write = SetFields | Rank | Unrank | Extend | Keep | Clear | Unset | Add | PutJson | Push | Remove
 
 
 def own_fields(trajectory_id: str) -> str:

@@ -52,3 +52,4 @@ def test_no_more_entries_are_sent_than_are_kept() -> None:
     assert decode_offsets(extend.data) == [record.offset for record in records]
     assert [decode_entry(entry, "t", 0, b"a") for entry in keep.entries] == records[-3:]
     assert keep.expire_at_ms == 1_099
+    assert (keep.shelf.name, keep.grown_ms) == ("", 99)
