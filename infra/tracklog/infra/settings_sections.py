@@ -231,10 +231,9 @@ class WriterSettings(Section):
     """Records waiting in the producers of one process. Above it, appends wait (back-pressure) instead of
     filling memory. Default 100,000: 60 MB of 600-byte events."""
     connections: Count = 1
-    """Connections of one process to each broker that its appends go over, each made when it is needed. A broker takes
-    in one request of a connection at a time and answers it when it is durable, so partitions behind the same
-    connection wait for one another, and what waits becomes fewer and larger requests. Default 1. More where a sync of
-    the broker's disk takes milliseconds and its processors are idle: try 4."""
+    """Connections of one process to each broker that its appends go over. A broker takes in one request of each at a
+    time and answers it when it is durable: partitions behind one wait for one another, and what waits becomes fewer and
+    larger requests. Default 1. Try 4 where a sync of the brokers' disks takes milliseconds and their processors idle."""
     pipelined_events_max: Count = 1024
     """Events one trajectory may have under way without a delivery report. Bounds what is written again
     after a lost record. 1 waits for each event."""
@@ -266,12 +265,10 @@ class ProjectionSettings(Section):
     warm_log_bytes_max: Annotated[int, Field(ge=0)] = 16 * 1024 * 1024
     """Bytes of encoded events of one trajectory kept in Redis (the newest). Default 16 MiB. 0 keeps none."""
     warm_log_age_s: Positive = 7 * 24 * 3600.0
-    """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state
-    and the indexes stay."""
+    """Seconds after its last event until a trajectory's kept events leave Redis. Default a week. The state stays."""
     warm_log_tenant_bytes_max: Annotated[int, Field(ge=0)] = 256 * 1024 * 1024
-    """Bytes of encoded events of one tenant kept in Redis, in each partition. Where there are more, those of the
-    trajectories leave whose last append is the oldest, running ones too: the log has them, and reads are slower there.
-    Default 256 MiB. 0: no bound."""
+    """Bytes of encoded events of one tenant kept in Redis in each partition; where there are more, those leave whose
+    trajectory's last append is the oldest, and are read in the log. Default 256 MiB. 0: no bound."""
     ended_age_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 30 * 24 * 3600.0
     """Seconds after its last append, by the time of the log, until an ended trajectory leaves Redis: state, lists,
     events. Default 30 days. 0: none leaves. The log has it, and `tracklog show` reads it there."""
@@ -279,8 +276,7 @@ class ProjectionSettings(Section):
     """Ended trajectories of one tenant that Redis keeps in each partition; where there are more, those whose last
     append is the oldest leave. Default 10,000: about 50 MB. 0: no bound."""
     trajectories_cached_max: Count = 10_000
-    """States that one projection process holds in memory; the least recently used leave and are read back
-    from Redis. Default 10,000: keeps a process under 300 MB."""
+    """States that one projection process holds in memory; others are read back from Redis. Default: under 300 MB."""
 
 
 class RegistrySettings(Section):
