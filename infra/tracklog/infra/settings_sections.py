@@ -233,7 +233,7 @@ class WriterSettings(Section):
     connections: Count = 1
     """Connections of one process to each broker that its appends go over. A broker takes in one request of each at a
     time and answers it when it is durable: partitions behind one wait for one another, and what waits becomes fewer and
-    larger requests. Default 1. Try 4 where a sync of the brokers' disks takes milliseconds and their processors idle."""
+    larger requests. Default 1. Try 4 where a sync of the brokers' disks takes milliseconds and their cores are idle."""
     pipelined_events_max: Count = 1024
     """Events one trajectory may have under way without a delivery report. Bounds what is written again
     after a lost record. 1 waits for each event."""
