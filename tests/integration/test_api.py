@@ -163,6 +163,38 @@ def stream(api: Api, after: int) -> str:
     return connection.getresponse().read().decode()
 
 
+@pytest.mark.parametrize("wrong", ["abc", "-1", "1.5", "\u0661", "9" * 30])
+async def test_a_stream_that_is_to_go_on_at_no_seq_is_refused_by_name(api: Api, wrong: str) -> None:
+    await api.held()
+    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=20)
+    headers = {"Authorization": f"Bearer {token('viewer')}".encode(), "Last-Event-ID": wrong.encode()}
+
+    connection.request("GET", f"/trajectories/{TRAJECTORY}/stream", headers=headers)
+
+    answer = connection.getresponse()
+    said = json.loads(answer.read())
+    assert (answer.status, "last-event-id" in said["error"].lower(), bool(said["hint"])) == (422, True, True), said
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named", "way"),
+    [
+        ("/trajectories?limit=0", None, "in the query, limit", "limit is 1 at least"),
+        ("/trajectories?label=x", None, "label='x'", "label=name=value"),
+        ("/trajectories?seen=x", None, "seen: 'x'", "PARTITION:OFFSET"),
+        ("/trajectories/new-1/task", {"agent": "a"}, "in the body, task", "send task"),
+        ("/trajectories/new-1/task", {"agent": "a", "task": "t", "x": 1}, "in the body, x", "leave x out"),
+        ("/trajectories/new-1/task", {"agent": "a b", "task": "t"}, "in the body, agent", "agent is to match"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_the_way_out(
+    api: Api, path: str, body: dict[str, object] | None, named: str, way: str
+) -> None:
+    status, said = api.ask("GET" if body is None else "PUT", path, body)
+
+    assert (status, named in said["error"], way in said["hint"]) == (422, True, True), said
+
+
 async def test_what_is_said_twice_is_taken_once(api: Api) -> None:
     await api.held()
     said = {"client_id": "judge-1", "name": "score", "value": "0.5"}

@@ -45,7 +45,10 @@ async def test_money_and_tokens_are_told_by_tenant_and_of_ones_own_only(api: Api
     assert mine["spend"] == [one for one in all_of_them["spend"] if one["tenant"] == "default"]
     assert mine["as_of"] == get(api, "/trajectories", "viewer")["as_of"]
     assert api.ask("GET", f"/spend?day={day}&tenant=acme", who="viewer")[0] == 403
-    assert api.ask("GET", "/spend?day=yesterday", who="viewer")[0] == 422
+    for wrong in ("yesterday", "2026-13-41", "2026-02-30"):
+        status, said = api.ask("GET", f"/spend?day={wrong}", who="viewer")
+        assert (status, "day" in said["error"]) == (422, True), said
+        assert "YYYY" in said["hint"] or "[0-9]" in said["hint"] or "2026-03-01" in said["hint"], said
     assert get(api, "/spend?day=1999-12-31")["spend"] == []
 
 
@@ -63,7 +66,8 @@ async def test_tools_and_minutes_are_for_who_sees_all_tenants(api: Api) -> None:
 
 async def test_any_projection_is_read_by_key_in_its_shape_and_in_pages(api: Api) -> None:
     day = f"meter:{datetime.now(UTC).date().isoformat()}"
-    assert day in get(api, "/totals/spend")["keys"]
+    assert get(api, "/totals/spend")["keys"] == [day], "what a runner keeps is no key of the processor's"
+    assert get(api, "/totals/trajectories")["keys"] == []
     summed = get(api, f"/totals/spend?key={day}")
     assert (summed["shape"], summed["value"]) == ("hash", (await api.services.reader.totals("spend", day)).value)
     log, topic = api.world.new_log(), api.services.topics.events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,7 +58,10 @@ def test_events_are_followed_and_the_stream_goes_on_behind_its_token(tracklog: T
     rest = json.loads(tracklog(*given, "--after", first[1]["token"], "-n", 1).stdout)
 
     assert len({(one["trajectory_id"], one["seq"]) for one in (*first, rest)}) == 3
-    assert "ModelReplied" in tracklog("watch", "--events", "--from", "beginning", "-n", 9).stdout
+    told = tracklog("watch", "--events", "--from", "beginning", "-n", 9).stdout
+    assert "ModelReplied" in told
+    (intent,) = (line for line in told.splitlines() if "  ToolIntent  " in line)
+    assert re.search(r"  doubtful  turn 1  ToolIntent  call-1  lookup\(\S+ 1}\) · opaque · recorded$", intent), intent
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,8 @@ def test_held_calls_are_listed_shown_and_decided_about_from_the_command_line(tra
     page = json.loads(tracklog("approvals", "list", "--limit", 1, "--json").stdout)
     assert (len(page["approvals"]), page["total"], page["lag"]) == (1, 2, 0)
     assert "2 in all; more: --cursor" in tracklog("approvals", "list", "--limit", 1).stdout
+    assert page["approvals"][0]["arguments"] == '{"what":"it"}'
+    assert "what" in told
     rest = json.loads(tracklog("approvals", "list", "--cursor", page["next"], "--json").stdout)
     assert (len(rest["approvals"]), rest["next"]) == (1, None)
 

@@ -129,13 +129,13 @@ async def _page(reader: Reader, wanted: Filter, start: Cursor | None, limit: int
     return found.value, found.as_of
 
 
-def parse_labels(given: list[str]) -> dict[str, str]:
-    """`name=value` each. Raises InputError."""
+def parse_labels(given: list[str], option: str = "--label ") -> dict[str, str]:
+    """`name=value` each. `option`: how one is said, up to it. Raises InputError."""
     labels = {}
     for text in given:
         name, separator, value = text.partition("=")
         if not separator or not name:
-            raise InputError(f"--label {text!r} is no label", hint="write --label name=value")
+            raise InputError(f"{option}{text!r} is no label", hint=f"write {option}name=value")
         labels[name] = value
     return labels
 

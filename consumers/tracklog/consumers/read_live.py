@@ -68,7 +68,7 @@ def seen_of(text: str) -> dict[int, int]:
     found = [_PLACE.fullmatch(one.strip()) for one in text.split(",")]
     if len(found) > SEEN_MAX or None in found:
         raise RangeError(
-            f"{text[:100]!r} names no positions", hint="write PARTITION:OFFSET, several with commas between"
+            f"seen: {text[:100]!r} names no positions", hint="write PARTITION:OFFSET, several with commas between"
         )
     return {int(one[1]): int(one[2]) for one in found if one is not None}
 

@@ -167,15 +167,18 @@ def entries(client: RedisClient, live: LiveKeys, key: str, *, cursor: EntryPlace
 
 
 def key_names(client: RedisClient, live: LiveKeys, start: str) -> list[str]:
-    """The keys that begin so, of all partitions, KEYS_MAX at most. Looks at every key in Redis: for people."""
+    """The keys of its layout that begin so, of all partitions, KEYS_MAX at most. What a runner keeps beside them is no
+    key of the processor's. Looks at every key in Redis: for people."""
+    layout = layout_of(client, live.keys)
     bases = {live.keys.base(partition) for partition in all_of(live)}
     found = set[str]()
     pattern = f"{live.keys.base(0).replace('{0}', '{*}')}{_literal(start)}*"
     with store_errors(client):
         for name in client.scan_iter(match=pattern, count=SCAN_KEYS):
             base = next((one for one in bases if name.decode().startswith(one)), None)
-            if base is not None:
-                found.add(name.decode().removeprefix(base))
+            key = None if base is None else name.decode().removeprefix(base)
+            if key is not None and key.partition(":")[0] in layout:
+                found.add(key)
             if len(found) >= KEYS_MAX:
                 break
     return sorted(found)

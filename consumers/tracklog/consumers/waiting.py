@@ -69,6 +69,7 @@ def row_of(one: Waiting) -> dict[str, Any]:
         "tenant": one.tenant,
         "call_id": one.call_id,
         "tool": one.tool,
+        "arguments": one.arguments,
         "argument_hash": one.argument_hash,
         "reason": one.reason,
     }

@@ -53,7 +53,9 @@ OUTBOX: Final = "outbox"
 UNTOLD: Final = "untold"
 FIELD: Final = b"agenda"
 NAME: Final = "agenda"
-VERSION: Final = 3
+VERSION: Final = 4
+ARGUMENTS_CHARS_MAX: Final = 500
+"""Of the arguments of a call that waits: for people, who see the whole by looking at the call."""
 _US_PER_MS: Final = 1000
 T = TypeVar("T")
 
@@ -79,7 +81,7 @@ class Waiting(NamedTuple):
     """A call that waits for a person: a held one, or one that may have happened.
 
     `hash` is of the request or of the intent, in hex as `argument_hash`. `step`: how often others were asked before;
-    `offset`: of the event by which it waits.
+    `offset`: of the event by which it waits. `arguments`: as recorded, so without what the settings take out; cut.
     """
 
     kind: str
@@ -97,6 +99,7 @@ class Waiting(NamedTuple):
     then: int = 0
     step: int = 0
     offset: int = 0
+    arguments: str = ""
 
     @property
     def place(self) -> str:
@@ -114,10 +117,11 @@ class Intended(NamedTuple):
     tool: str
     hash: str
     argument_hash: str
+    arguments: str = ""
 
 
 class TrajectoryAgenda(NamedTuple):
-    """Of one trajectory."""
+    """Of one trajectory. `proposed`: the arguments of calls that have no result yet, cut."""
 
     trajectory_id: str
     head: Head = EMPTY_HEAD
@@ -126,6 +130,7 @@ class TrajectoryAgenda(NamedTuple):
     intents: Mapping[str, Intended] = {}
     outbox: Outbox = Outbox()
     ended: bool = False
+    proposed: Mapping[str, str] = {}
 
 
 class Agenda:
@@ -205,14 +210,19 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
     envelope = event.envelope
     state = state._replace(outbox=state.outbox.after(event, record))
     match event.body:
+        case ev.ModelReplied(tool_calls=calls) if calls:
+            return state._replace(proposed={**state.proposed, **{one.call_id: _cut(one.arguments) for one in calls}})
         case ev.ApprovalRequested(call_id=call_id) as body:
             request = request_of(body, event.hash, envelope.seq, envelope.ext)
-            return _ask(state, f"ask:{call_id}", _held(event, call_id, request, record), request)
-        case ev.ApprovalResolved(call_id=call_id):
-            name = f"ask:{call_id}"
-            return state._replace(due=_without(state.due, name), waiting=_without(state.waiting, name))
+            held = _held(event, call_id, request, record)._replace(arguments=state.proposed.get(call_id, ""))
+            return _ask(state, f"ask:{call_id}", held, request)
+        case ev.ApprovalResolved(call_id=call_id) as resolved:
+            name, edited = f"ask:{call_id}", resolved.arguments
+            state = state._replace(due=_without(state.due, name), waiting=_without(state.waiting, name))
+            return state if edited is None else state._replace(proposed={**state.proposed, call_id: _cut(edited.text)})
         case ev.ToolIntent(call_id=call_id) as intent if intent.place is not Place.RECORDED:
-            told = Intended(intent.tool, event.hash.hex(), intent.arguments.hash.hex())
+            arguments = intent.arguments
+            told = Intended(intent.tool, event.hash.hex(), arguments.hash.hex(), _cut(arguments.text))
             waiting = _without(state.waiting, f"doubt:{call_id}")
             return state._replace(intents={**state.intents, call_id: told}, waiting=waiting)
         case ev.Escalated(call_id=call_id) as escalated if call_id in state.intents:
@@ -220,7 +230,8 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             return state._replace(waiting={**state.waiting, name: one})
         case ev.ToolResult(call_id=call_id):
             waiting = _without(state.waiting, f"doubt:{call_id}")
-            return state._replace(intents=_without(state.intents, call_id), waiting=waiting)
+            intents, proposed = _without(state.intents, call_id), _without(state.proposed, call_id)
+            return state._replace(intents=intents, waiting=waiting, proposed=proposed)
         case ev.TimerSet(timer_id=timer_id, due_at=due_at) if due_at is not None:
             entry = _entry(event, timer_id, due_at, record.timestamp_ms)
             return state._replace(due={**state.due, f"timer:{timer_id}": entry})
@@ -228,7 +239,7 @@ def _accept(state: TrajectoryAgenda, event: Event, record: Record) -> Trajectory
             return state._replace(due=_without(state.due, f"timer:{timer_id}"))
         case ev.TaskEnded():
             head = state.head._replace(recent=(), lost=())
-            return state._replace(due={}, waiting={}, intents={}, ended=True, head=head)
+            return state._replace(due={}, waiting={}, intents={}, proposed={}, ended=True, head=head)
         case _:
             return state
 
@@ -273,6 +284,7 @@ def _doubted(event: Event, body: ev.Escalated, intended: Intended, record: Recor
         intended.argument_hash,
         body.tried,
         offset=record.offset,
+        arguments=intended.arguments,
     )
 
 
@@ -280,6 +292,10 @@ def _entry(event: Event, name: str, due_us: int, since_ms: int) -> Entry:
     envelope = event.envelope
     lane = lane_of(envelope.ext)
     return Entry(envelope.trajectory_id, envelope.tenant, name, envelope.seq, lane, due_us, since_ms=since_ms)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= ARGUMENTS_CHARS_MAX else text[: ARGUMENTS_CHARS_MAX - 1] + "…"
 
 
 def _without(entries: Mapping[str, T], key: str) -> Mapping[str, T]:

@@ -107,7 +107,8 @@ class Answers:
         if call is None or call.status is not CallStatus.ESCALATED:
             raise InvalidEvent(
                 f"call {call_id!r} of trajectory {trajectory_id!r} is {_stands(call)}; nobody was asked about it",
-                hint="open its session: that settles what can be settled, and says which call a person must look at",
+                hint="`tracklog escalations list` names calls that wait for a person; what else is open is settled by"
+                f" whoever runs the trajectory: `tracklog show {trajectory_id}` says how it stands",
             )
         if intent_hash is not None and intent_hash != call.hash:
             raise InvalidEvent(

@@ -28,7 +28,7 @@ from tracklog.consumers.api import (
     watching,
 )
 from tracklog.consumers.api.counting import Counted
-from tracklog.consumers.api.errors import ANSWERS, answer_of, said
+from tracklog.consumers.api.errors import ANSWERS, answer_of, said, unfit
 from tracklog.consumers.api.forms import refused
 from tracklog.consumers.api.limits import BodyLimit
 from tracklog.consumers.api.routes import services_of
@@ -85,9 +85,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _unfit(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
     details: dict[str, object] = {}
     if first["loc"][:2] == ("body", "events") and len(first["loc"]) > 2:
         _, _, index, *rest = first["loc"]
         details = {"index": index, "field": ".".join(map(str, rest[1:])), "reason": first["msg"]}
-    return refused(request.url.path, 422, said(422, f"{where}: {first['msg']}", details=details))
+    return refused(request.url.path, 422, said(422, *unfit(first), details=details))

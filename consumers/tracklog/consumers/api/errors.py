@@ -17,7 +17,7 @@ from tracklog.schemas.errors import (
     WriterError,
 )
 
-__all__ = ["ANSWERS", "answer_of", "said"]
+__all__ = ["ANSWERS", "answer_of", "said", "unfit"]
 
 _NONE: Final[Mapping[str, object]] = {}
 
@@ -72,3 +72,35 @@ def answer_of(error: TracklogError) -> tuple[int, Mapping[str, object]]:
 def said(status: int, message: str, hint: str = "", details: Mapping[str, object] = _NONE) -> dict[str, object]:
     """The body of an answer that is an error: it always has a way out."""
     return {"error": message, "hint": hint or HINTS.get(status, OTHERWISE), **details}
+
+
+_PLACES: Final[Mapping[object, str]] = {
+    "query": "in the query, ",
+    "path": "in the path, ",
+    "header": "in the headers, ",
+    "body": "in the body, ",
+}
+_WAYS: Final[Mapping[str, str]] = {
+    "missing": "send {name}",
+    "extra_forbidden": "leave {name} out; /docs has those that are taken here",
+    "json_invalid": "send one JSON value as the body, and application/json as its Content-Type",
+    "string_pattern_mismatch": "{name} is to match {pattern}",
+    "literal_error": "{name} is one of {expected}",
+    "enum": "{name} is one of {expected}",
+    "less_than_equal": "{name} is {le} at most",
+    "less_than": "{name} is below {lt}",
+    "greater_than_equal": "{name} is {ge} at least",
+    "string_too_long": "{name} has {max_length} characters at most",
+    "string_too_short": "{name} has {min_length} characters at least",
+    "too_long": "{name} has {max_length} at most",
+}
+"""By what pydantic calls an error."""
+
+
+def unfit(error: Mapping[str, Any]) -> tuple[str, str]:
+    """(message, way out) of what a request's own form says no to, as pydantic tells of it: the field is named."""
+    place, *rest = error["loc"]
+    name = ".".join(map(str, rest)) or str(place)
+    way = _WAYS.get(error["type"], "/docs says what {name} takes")
+    message = f"{_PLACES.get(place, '')}{name}: {error['msg']}"
+    return message, way.format_map({"name": name, **{n: str(v) for n, v in error.get("ctx", {}).items()}})

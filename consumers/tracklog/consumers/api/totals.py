@@ -5,6 +5,7 @@ Only `spend` knows whose a number is. The others add up events of all tenants, s
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Final
 
 from fastapi import HTTPException, Path, Query, Response
@@ -30,6 +31,14 @@ def _sees_all(who: Principal) -> None:
         raise HTTPException(403, "these numbers are of all tenants together: that needs a token for all of them")
 
 
+def _checked_day(day: str) -> str:
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        raise InputError(f"day {day!r} is in no calendar", hint="use for example 2026-03-01") from None
+    return day
+
+
 @router.get("/spend")
 async def show_spend(
     reader: Seeing,
@@ -39,7 +48,7 @@ async def show_spend(
     tenant: Annotated[str | None, Query(max_length=200)] = None,
 ) -> dict[str, Any]:
     """Model calls, tokens and money of a day, by tenant and model. Folded by the processor `spend`."""
-    found = await reader.spend(day, tenant=tenant_of(who, tenant))
+    found = await reader.spend(_checked_day(day), tenant=tenant_of(who, tenant))
     rows = []
     for whose, meter in sorted(found.value.items()):
         owner, _, model = whose.partition("|")
@@ -90,7 +99,7 @@ async def show_totals(
     page behind this one. Of all tenants."""
     _sees_all(who)
     if key is None and (cursor is not None or lowest_first):
-        raise InputError("names of keys have no pages", hint="say which key")
+        raise InputError("names of keys have no pages", hint="say which: key=KEY")
     try:
         if key is None:
             names = await reader.keys(name)

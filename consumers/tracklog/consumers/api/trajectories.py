@@ -16,6 +16,7 @@ from tracklog.consumers.api.seeing import Seeing, as_of_headers, say_as_of
 from tracklog.consumers.event_json import event_map
 from tracklog.consumers.listing import listed, parse_labels, parse_time
 from tracklog.consumers.read_filter import Filter, checked_status
+from tracklog.schemas.errors import InputError
 from tracklog.schemas.state import dump_state
 
 __all__ = ["router"]
@@ -44,7 +45,7 @@ async def list_trajectories(
         status=checked_status(status),
         tool=tool,
         model=model,
-        labels=parse_labels(label),
+        labels=parse_labels(label, "label="),
         since_ms=parse_time("since", since),
         until_ms=parse_time("until", until),
     )
@@ -88,13 +89,21 @@ async def list_events(
     responses={200: {"content": {"text/event-stream": {}}}},
 )
 async def stream_events(
-    has: Has, who: Viewer, trajectory_id: Id, last_event_id: Annotated[str | None, Header()] = None
+    has: Has, who: Viewer, trajectory_id: Id, last_event_id: Annotated[str | None, Header(max_length=20)] = None
 ) -> Response:
     """Server-sent events up to its end; `Last-Event-ID` goes on behind one."""
     await has.state(who, trajectory_id)
-    after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else -1
-    topic = has.topics.events
-    return counted(has, EventStream(has.log, topic, trajectory_id, min(after, 2**53), lambda: has.stopping))
+    after = -1 if last_event_id is None else _seq_of(last_event_id)
+    return counted(has, EventStream(has.log, has.topics.events, trajectory_id, after, lambda: has.stopping))
+
+
+def _seq_of(last_event_id: str) -> int:
+    if not (last_event_id.isascii() and last_event_id.isdecimal()):
+        raise InputError(
+            f"Last-Event-ID {last_event_id!r} is no seq of an event",
+            hint="send the `id` of the last event that came, or leave it out to begin with the first",
+        )
+    return int(last_event_id)
 
 
 @router.get(

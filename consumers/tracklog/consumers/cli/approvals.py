@@ -11,7 +11,7 @@ import typer
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.replay_output import clock_time
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.waiting import Cursor, Limit, Tenant, age, tell_waiting
+from tracklog.consumers.cli.waiting import ARGUMENTS_CHARS, Cursor, Limit, Tenant, age, tell_waiting
 from tracklog.consumers.held_call import held_call
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.tasking import text_of
@@ -143,7 +143,7 @@ def deny(
 def _cells(one: Waiting, now_us: int) -> tuple[str, ...]:
     since, left = age(one.since_ms * 1000, now_us), _left(one.expires_us, now_us)
     who = one_line(who_may(one.may_approve), 60)
-    return (one.trajectory_id, one.call_id, one.tool, since, left, who, one.argument_hash[:16])
+    return (one.trajectory_id, one.call_id, one.tool, since, left, who, one_line(one.arguments, ARGUMENTS_CHARS))
 
 
 def _left(expires_us: int | None, now_us: int) -> str:

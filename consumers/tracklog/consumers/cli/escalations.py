@@ -9,7 +9,7 @@ import typer
 
 from tracklog.consumers.cli.command import command, new_app
 from tracklog.consumers.cli.run import Run
-from tracklog.consumers.cli.waiting import Cursor, Limit, Tenant, age, tell_waiting
+from tracklog.consumers.cli.waiting import ARGUMENTS_CHARS, Cursor, Limit, Tenant, age, tell_waiting
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_writable, framing_of, opened_log
 from tracklog.processors.agenda import DOUBTED, Waiting
@@ -85,4 +85,11 @@ def settle(
 
 def _cells(one: Waiting, now_us: int) -> tuple[str, ...]:
     since = age(one.since_ms * 1000, now_us)
-    return (one.trajectory_id, one.call_id, one.tool, since, one.argument_hash[:16], one_line(one.reason, 60))
+    return (
+        one.trajectory_id,
+        one.call_id,
+        one.tool,
+        since,
+        one_line(one.arguments, ARGUMENTS_CHARS),
+        one_line(one.reason, 60),
+    )

@@ -16,11 +16,13 @@ from tracklog.infra.clock import SystemClock
 from tracklog.processors.agenda import Waiting
 from tracklog.schemas.errors import NotFolded, StackError, StoreUnavailable
 
-__all__ = ["AGE_UNITS", "Cursor", "Limit", "Tenant", "age", "tell_waiting"]
+__all__ = ["AGE_UNITS", "ARGUMENTS_CHARS", "Cursor", "Limit", "Tenant", "age", "tell_waiting"]
 
 Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Of this tenant.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")]
 Cursor = Annotated[str | None, typer.Option(metavar="TOKEN", help="Go on after the page that gave it.")]
+ARGUMENTS_CHARS: Final = 60
+"""Of a call's arguments in a line; --json has more of them, and a look at the call all."""
 AGE_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 Cells = Callable[[Waiting, int], tuple[str, ...]]

@@ -18,6 +18,7 @@ from tracklog.consumers.overview import Overview, overview
 from tracklog.consumers.read import Reader
 from tracklog.consumers.read_builtin import Doubted
 from tracklog.consumers.read_events import Standing
+from tracklog.consumers.summary import call_name, summary
 from tracklog.consumers.watching import (
     Standings,
     Start,
@@ -132,9 +133,12 @@ def _tell_event(run: Run, watched: Watched) -> None:
     if run.as_json:
         run.out.json_line(watched_map(watched))
         return
-    envelope = watched.event.envelope
-    when = clock_time(watched.record.timestamp_ms)
-    run.out.text(f"{when}  {envelope.trajectory_id}  turn {envelope.turn}  {watched.event.name}")
+    event, when = watched.event, clock_time(watched.record.timestamp_ms)
+    call_id = getattr(event.body, "call_id", None) or ""
+    name = call_name(call_id)  # summaries name the call, mostly by the end of its id
+    says = summary(event).removeprefix(f"{name}: ").removesuffix(f" · {name}") if call_id else summary(event)
+    parts = event.envelope.trajectory_id, f"turn {event.envelope.turn}", event.name, call_id, says
+    run.out.text("  ".join((when, *filter(None, parts))))
 
 
 def _watch_table(run: Run, count: int | None) -> None:
