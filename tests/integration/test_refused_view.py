@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.chains import Chain, append_all
+from tracklog.consumers import refusals as refusals_module
 from tracklog.consumers.cli.app import app
-from tracklog.consumers.refusals import refusals
+from tracklog.consumers.refusals import Reason, Refusal, refusals
+from tracklog.consumers.refused_view import RefusedPage
 from tracklog.infra.log.open import open_log
 from tracklog.schemas import events as ev
 from tracklog.schemas.topics import Topics
@@ -24,9 +26,9 @@ RUNS = 9
 Tracklog = Callable[..., Result]
 
 
-def chain(number: int) -> Chain:
+def chain(number: int, name: str = "") -> Chain:
     """A run that refused two records; every third is cancelled, and refuses one more cancel and one of a parent."""
-    made = Chain(f"run-{number}", tenant=("acme", "umbrella")[number % 2])
+    made = Chain(name or f"run-{number}", tenant=("acme", "umbrella")[number % 2])
     made.claim()
     made.add(ev.TaskStarted(driver=Driver.WORKER, task=Body.of("t"), agent="a"))
     for n in range(2):
@@ -94,6 +96,43 @@ def test_it_is_what_the_log_says_in_pages_without_what_kept_nobody_from_anything
     assert pages(tracklog, "--reason", "ended") == [one for one in found if one["reason"] == "ended"]
     assert "--from-log" in tracklog("refused").stderr
     tracklog("projections", "verify", "refused")
+
+
+def test_a_second_text_under_one_client_id_is_among_them_once_on_the_page_of_its_time(
+    tracklog: Tracklog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(f"sqlite:{tmp_path / 'log.db'}")
+    append_all(log, TOPICS.events, chain(1, "talking").records[:2])
+    log.close()
+    tracklog("process", "trajectories", "refused", "--once")
+    before = pages(tracklog)
+    for text in ("first", "first", "another"):
+        tracklog("send", "talking", text, "--client-id", "mine-1")
+
+    found = pages(tracklog)
+
+    (new,) = (one for one in found if one not in before)
+    assert (new["trajectory_id"], new["kind"], new["reason"], new["offset"]) == ("talking", "Message", "altered", 2)
+    assert found == [new, *before], "it is the newest"
+    assert "altered" in tracklog("refused").stdout
+    assert new not in pages(tracklog, "--tenant", "acme")
+    assert new not in pages(tracklog, "--reason", "ended")
+    logged = json.loads(tracklog("refused", "--from-log", "--reason", "altered", "--json").stdout)
+    assert [one["offset"] for one in logged["refused"]] == [2]
+    monkeypatch.setattr(refusals_module, "NEWEST_MAX", 1)
+    assert new not in pages(tracklog), "its first is no longer looked at"
+
+
+def test_pages_and_what_is_added_by_its_time_meet_without_a_gap_and_without_an_overlap() -> None:
+    def at(ms: int) -> Refusal:
+        return Refusal("t", "", "Message", "s", 0, "", Reason.ALTERED, "", "inbox", 0, 0, None, None, ms)
+
+    added = [at(ms) for ms in range(10)]
+    parts = [RefusedPage([], None, low, high) for low, high in ((7, None), (7, 7), (2, 7), (None, 2))]
+
+    found = [[one.timestamp_ms for one in part.joined(added).rows] for part in parts]
+
+    assert found == [[9, 8, 7], [], [6, 5, 4, 3, 2], [1, 0]]
 
 
 def test_where_nobody_folds_it_the_log_is_read_and_that_is_said(tracklog: Tracklog) -> None:

@@ -1,6 +1,7 @@
-"""What owners refused, in pages from Redis, newest first: from the processor `refused`.
+"""What owners refused, in pages from Redis, newest first: from the processor `refused`. With it goes what has the
+identity of another record and says something else, which whoever sent it takes for said.
 
-What nobody will ever take (`refusals`) no event is about: it is in the log alone.
+What else nobody will ever take (`refusals`) no event is about: it is in the log alone.
 """
 
 from __future__ import annotations
@@ -26,10 +27,19 @@ _ENDED: Final = frozenset(one.value for one in ENDED)
 
 
 class RefusedPage(NamedTuple):
-    """`next` is the cursor of the page behind this one; None at the end."""
+    """`next` is the cursor of the page behind this one; None at the end. `since_ms` to `until_ms` (exclusive): of when
+    its rows are; None: no bound."""
 
     rows: list[Refusal]
     next: str | None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def joined(self, others: Iterable[Refusal]) -> RefusedPage:
+        """With those of others that belong here by their time: each is on one page. It may be longer then."""
+        low, high = self.since_ms, self.until_ms
+        mine = [one for one in others if (low or 0) <= one.timestamp_ms and (high is None or one.timestamp_ms < high)]
+        return self._replace(rows=sorted((*self.rows, *mine), key=lambda one: one.timestamp_ms, reverse=True))
 
 
 async def refused_page(
@@ -45,21 +55,22 @@ async def refused_page(
     cursor."""
     key = "all" if tenant is None else f"all:{tenant}"
     start = None if cursor is None else Cursor.of(cursor)
-    rows, first = list[Refusal](), None
+    rows, first, until_ms = list[Refusal](), None, None if start is None else start.last_ms
     while True:
         page = await reader.ranked(Refused.name, key, cursor=start, limit=READ_AHEAD)
         first = page.as_of if first is None else first  # the least that all pages have in them
         idle = await _so_anyway(reader, page.value.rows)
         for one in page.value.rows:
             if since_ms is not None and one.score < since_ms:
-                return Answer(RefusedPage(rows, None), first)
+                return Answer(RefusedPage(rows, None, since_ms, until_ms), first)
             refusal = _refusal(one)
             if one.member not in idle and wanted(refusal):
                 rows.append(refusal)
                 if len(rows) == limit:
-                    return Answer(RefusedPage(rows, Cursor(one.score, one.member).token()), first)
+                    following = Cursor(one.score, one.member).token()
+                    return Answer(RefusedPage(rows, following, one.score, until_ms), first)
         if page.value.next is None:
-            return Answer(RefusedPage(rows, None), first)
+            return Answer(RefusedPage(rows, None, since_ms, until_ms), first)
         start = page.value.next
 
 

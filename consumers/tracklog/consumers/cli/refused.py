@@ -15,7 +15,7 @@ from tracklog.consumers.cli.run import Run
 from tracklog.consumers.cli.waiting import Cursor
 from tracklog.consumers.listing import parse_time
 from tracklog.consumers.read import Answer, Reader
-from tracklog.consumers.refusals import Reason, Refusal, refusals
+from tracklog.consumers.refusals import Reason, Refusal, altered, refusals
 from tracklog.consumers.refused_view import OF_OWNERS, RefusedPage, refused_page
 from tracklog.consumers.summary import one_line
 from tracklog.consumers.wiring import check_topic, lag_of, opened_log, opened_views, refused_of
@@ -52,10 +52,11 @@ def refused(
     """List what was said to trajectories and not taken, with the reason and where it lies.
 
     What owners refused (a second answer, one to another question, one after the end) is read from Redis, newest first,
-    the last thirty days of it. What nobody will ever take (for a trajectory that is not there, under the identity of
-    another record) is in the log alone: --from-log reads all of it; with ID, with --call and with a reason of that kind
-    the log is read too, with ID one partition of it. One call with all that was said about it: tracklog show ID --call
-    CALL.
+    the last thirty days of it; and from the inboxes what has the identity of an earlier record and says something else
+    (a second text under one client id), as far as both are among the newest 10,000 of a partition. What else nobody
+    will ever take (for a trajectory that is not there) is in the log alone: --from-log reads all of it; with ID, with
+    --call and with a reason of that kind the log is read too, with ID one partition of it. One call with all that was
+    said about it: tracklog show ID --call CALL.
 
     \b
     Examples:
@@ -83,7 +84,7 @@ def refused(
         raise InputError("what is read from the log is counted whole: it has no pages", hint="leave out --cursor")
     if not of_log:
         try:
-            page, lag = _page(run, wanted, tenant, since_ms, cursor, limit)
+            page, lag = _page(run, wanted, tenant, since_ms, cursor, limit, with_altered=not reason)
         except (StoreUnavailable, NotFolded, StackError) as error:
             if cursor is not None:
                 raise
@@ -112,17 +113,22 @@ def _page(
     since_ms: int | None,
     cursor: str | None,
     limit: int,
+    *,
+    with_altered: bool,
 ) -> tuple[Answer[RefusedPage], int]:
-    """(what owners refused, how many records that is behind)."""
+    """(what owners refused, and what has another record's identity; how many records that is behind)."""
     with opened_views(run.settings, refused_of) as (log, client):
         reader = Reader(client, prefix=run.settings.prefix)
         asked = refused_page(reader, wanted, tenant=tenant, since_ms=since_ms, cursor=cursor, limit=limit)
         page = asyncio.run(asked)
-        return page, lag_of(log, run.settings.topic_names.events, page.as_of.positions)
+        topics = run.settings.topic_names
+        if with_altered:
+            page = Answer(page.value.joined(filter(wanted, altered(log, topics))), page.as_of)
+        return page, lag_of(log, topics.events, page.as_of.positions)
 
 
 def _tell_page(run: Run, page: Answer[RefusedPage], lag: int) -> None:
-    rows, following = page.value
+    rows, following = page.value.rows, page.value.next
     if lag:
         run.out.warning(f"the list is {lag} records behind the log: is `tracklog process` running?")
     if run.as_json:
@@ -135,7 +141,7 @@ def _tell_page(run: Run, page: Answer[RefusedPage], lag: int) -> None:
         run.out.text("owners refused nothing")
     if following is not None:
         run.out.text(f"more: --cursor '{following}'", style="dim")
-    run.out.note("what nobody will ever take is in the log alone: --from-log")
+    run.out.note("what else nobody will ever take is in the log alone: --from-log")
 
 
 def _in_log(run: Run, trajectory_id: str | None, call: str | None, wanted: Callable[[Refusal], bool]) -> list[Refusal]:
